@@ -1,0 +1,118 @@
+//! What was asked under a key.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::fingerprint::{Fingerprint, FingerprintError};
+use crate::text::{Rule, TextError};
+
+const OPERATION: Rule = Rule {
+    part: "operation",
+    min_bytes: 1,
+    max_bytes: Intent::MAX_OPERATION_BYTES,
+    ascii_only: false,
+    outer_spaces: true,
+};
+const RESOURCE: Rule = Rule {
+    part: "resource",
+    min_bytes: 0,
+    max_bytes: Intent::MAX_RESOURCE_BYTES,
+    ascii_only: false,
+    outer_spaces: true,
+};
+
+/// What was asked: the operation, the resource it touches, and a fingerprint of the rest.
+///
+/// Two requests under one key are the same if all three are equal. Anything else is another intent, and the key
+/// refuses it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Intent {
+    operation: Arc<str>,
+    resource: Arc<str>,
+    fingerprint: Fingerprint,
+}
+
+impl Intent {
+    /// How many bytes an operation may have.
+    pub const MAX_OPERATION_BYTES: usize = 255;
+    /// How many bytes a resource may have.
+    pub const MAX_RESOURCE_BYTES: usize = 2_048;
+
+    /// An intent with a fingerprint made elsewhere.
+    ///
+    /// # Errors
+    /// [`IntentError::Text`] if the operation is empty, or either text is too long or holds control characters.
+    pub fn new(operation: &str, resource: &str, fingerprint: Fingerprint) -> Result<Self, IntentError> {
+        Ok(Self {
+            operation: OPERATION.check(operation)?,
+            resource: RESOURCE.check(resource)?,
+            fingerprint,
+        })
+    }
+
+    /// An intent whose fingerprint is that of a value.
+    ///
+    /// # Errors
+    /// [`IntentError`] if a text breaks its limit or the value has no JSON form.
+    pub fn of<T: Serialize + ?Sized>(
+        operation: &str,
+        resource: &str,
+        value: &T,
+    ) -> Result<Self, IntentError> {
+        Self::new(operation, resource, Fingerprint::of(value)?)
+    }
+
+    /// What is to be done, such as `POST /charges` or `commit-table`.
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// What it is done to; may be empty.
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// The digest of the rest of the request.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+}
+
+/// Why there is no intent.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum IntentError {
+    /// The operation or the resource breaks a limit.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The value has no fingerprint.
+    #[error(transparent)]
+    Fingerprint(#[from] FingerprintError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_an_intent_counts() {
+        let one = Intent::of("charge", "invoice-42", &7).unwrap();
+        assert_eq!(one, Intent::of("charge", "invoice-42", &7).unwrap());
+        assert_ne!(one, Intent::of("refund", "invoice-42", &7).unwrap());
+        assert_ne!(one, Intent::of("charge", "invoice-43", &7).unwrap());
+        assert_ne!(one, Intent::of("charge", "invoice-42", &8).unwrap());
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let refused = |o: &str, r: &str| Intent::of(o, r, &0).unwrap_err().to_string();
+        assert_eq!(refused("", ""), "operation is empty");
+        assert_eq!(
+            refused("x", &"r".repeat(3000)),
+            "resource is 3000 bytes long, the limit is 2048"
+        );
+        assert!(refused("a\nb", "").starts_with("operation has the character '\\n'"));
+    }
+}

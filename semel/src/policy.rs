@@ -1,0 +1,242 @@
+//! What happens after a crash, and the limits.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::ask::Takeover;
+use crate::outcome::Outcome;
+use crate::terms::{self, Terms, TermsError};
+
+/// What the next attempt does when an earlier one was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AfterCrash {
+    /// Nothing runs again: the key is held until an operator or a reconcile hook says what happened.
+    Hold,
+    /// The next attempt takes over and runs again; effects happen at least once.
+    Retry,
+    /// The next attempt takes over; outcome and effect commit in one transaction of the store's database, so the
+    /// lost one was rolled back.
+    Transactional,
+}
+
+/// How keys are run: what happens after a crash, and the limits.
+///
+/// ```
+/// use std::time::Duration;
+/// use semel::Policy;
+///
+/// let safe = Policy::hold();
+/// let eager = Policy::retry().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(2))?;
+///
+/// let refused = Policy::hold().with_lease(Duration::ZERO).unwrap_err();
+/// assert_eq!(refused.to_string(), "lease of 0ns is not within 100ms to 86400s");
+/// # Ok::<(), semel::PolicyError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    after_crash: AfterCrash,
+    terms: Terms,
+    patience: Duration,
+    wait: Duration,
+    max_body_bytes: usize,
+}
+
+impl Policy {
+    /// The longest time to ask an unreachable store again before giving up.
+    pub const MAX_PATIENCE: Duration = Duration::from_secs(60);
+    /// The longest time a repeat may wait for the running attempt.
+    pub const MAX_WAIT: Duration = Duration::from_secs(300);
+
+    /// The handler starts at most once. After a crash the key is held, because nobody knows what happened.
+    pub fn hold() -> Self {
+        Self {
+            after_crash: AfterCrash::Hold,
+            terms: Terms::DEFAULT,
+            patience: Duration::from_secs(2),
+            wait: Duration::ZERO,
+            max_body_bytes: 1 << 20,
+        }
+    }
+
+    /// The next attempt takes over when the lease is over. The handler starts at most once plus the leases that
+    /// ran out; its effects must bear that, or be deduplicated by key or fence.
+    pub fn retry() -> Self {
+        Self {
+            after_crash: AfterCrash::Retry,
+            ..Self::hold()
+        }
+    }
+
+    /// As [`Policy::retry`], for handlers that record their outcome in the transaction of their effect: effects
+    /// are committed exactly once.
+    pub fn transactional() -> Self {
+        Self {
+            after_crash: AfterCrash::Transactional,
+            ..Self::hold()
+        }
+    }
+
+    /// For how long an attempt may run without being heard of; 30 s unless set.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if it breaks a limit of [`Terms::new`].
+    pub fn with_lease(self, lease: Duration) -> Result<Self, PolicyError> {
+        Ok(Self {
+            terms: Terms::new(lease, self.terms.retention())?,
+            ..self
+        })
+    }
+
+    /// For how long an outcome is kept; 24 h unless set.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if it is shorter than the lease or longer than [`Terms::MAX_RETENTION`].
+    pub fn with_retention(self, retention: Duration) -> Result<Self, PolicyError> {
+        Ok(Self {
+            terms: Terms::new(self.terms.lease(), retention)?,
+            ..self
+        })
+    }
+
+    /// For how long a store that does not answer is asked again before the caller is told; 2 s unless set.
+    ///
+    /// # Errors
+    /// [`PolicyError::Terms`] if it is longer than [`Policy::MAX_PATIENCE`].
+    pub fn with_patience(self, patience: Duration) -> Result<Self, PolicyError> {
+        terms::within("patience", patience, Duration::ZERO, Self::MAX_PATIENCE)?;
+        Ok(Self { patience, ..self })
+    }
+
+    /// For how long a repeat waits for the running attempt instead of being refused; not at all unless set.
+    ///
+    /// # Errors
+    /// [`PolicyError::Terms`] if it is longer than [`Policy::MAX_WAIT`].
+    pub fn with_wait(self, wait: Duration) -> Result<Self, PolicyError> {
+        terms::within("wait", wait, Duration::ZERO, Self::MAX_WAIT)?;
+        Ok(Self { wait, ..self })
+    }
+
+    /// The largest body that is recorded; 1 MiB unless set. An outcome with a larger one is recorded without it.
+    ///
+    /// # Errors
+    /// [`PolicyError::Body`] if it is more than [`Outcome::MAX_BODY_BYTES`].
+    pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Result<Self, PolicyError> {
+        if max_body_bytes > Outcome::MAX_BODY_BYTES {
+            return Err(PolicyError::Body {
+                bytes: max_body_bytes,
+                limit: Outcome::MAX_BODY_BYTES,
+            });
+        }
+        Ok(Self {
+            max_body_bytes,
+            ..self
+        })
+    }
+
+    /// What happens after a crash.
+    pub fn after_crash(&self) -> AfterCrash {
+        self.after_crash
+    }
+
+    /// Lease and retention.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// How long a store is asked again.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// How long a repeat waits.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// The largest body that is recorded.
+    pub fn max_body_bytes(&self) -> usize {
+        self.max_body_bytes
+    }
+
+    /// What a claim under this policy may take over.
+    pub fn takeover(&self) -> Takeover {
+        match self.after_crash {
+            AfterCrash::Hold => Takeover::Never,
+            AfterCrash::Retry | AfterCrash::Transactional => Takeover::WhenOver,
+        }
+    }
+}
+
+/// A policy that breaks a limit; the message names it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A duration is out of range.
+    #[error(transparent)]
+    Terms(#[from] TermsError),
+    /// The limit for bodies is above what any store takes.
+    #[error("a body limit of {bytes} bytes is over the highest, {limit}")]
+    Body {
+        /// What was given.
+        bytes: usize,
+        /// The highest.
+        limit: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let lease = |d| Policy::hold().with_lease(d).unwrap_err().to_string();
+        assert_eq!(
+            lease(Duration::ZERO),
+            "lease of 0ns is not within 100ms to 86400s"
+        );
+        assert_eq!(
+            lease(secs(86_401)),
+            "lease of 86401s is not within 100ms to 86400s"
+        );
+        assert_eq!(
+            Policy::hold().with_retention(secs(29)).unwrap_err().to_string(),
+            "retention of 29s is shorter than the lease of 30s; set the lease first"
+        );
+        assert_eq!(
+            Policy::hold()
+                .with_retention(secs(u64::MAX))
+                .unwrap_err()
+                .to_string(),
+            format!(
+                "retention of {:?} is not within 30s to 315360000s",
+                secs(u64::MAX)
+            )
+        );
+        assert_eq!(
+            Policy::hold()
+                .with_max_body_bytes(usize::MAX)
+                .unwrap_err()
+                .to_string(),
+            format!(
+                "a body limit of {} bytes is over the highest, 16777216",
+                usize::MAX
+            )
+        );
+        assert!(Policy::hold().with_wait(secs(301)).is_err());
+        assert!(Policy::hold().with_patience(secs(61)).is_err());
+    }
+
+    #[test]
+    fn only_hold_never_takes_over() {
+        assert_eq!(Policy::hold().takeover(), Takeover::Never);
+        assert_eq!(Policy::retry().takeover(), Takeover::WhenOver);
+        assert_eq!(Policy::transactional().takeover(), Takeover::WhenOver);
+    }
+}
