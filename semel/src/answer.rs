@@ -1,0 +1,98 @@
+//! What a store answers.
+//!
+//! Answers are expected, errors are not: a lost lease is an answer.
+
+use std::time::Duration;
+
+use crate::lease::{Fence, Lease};
+use crate::outcome::Outcome;
+use crate::record::Record;
+use crate::time::Timestamp;
+
+/// What a claim came to.
+#[derive(Debug, Clone)]
+#[must_use = "only a granted claim may run"]
+#[non_exhaustive]
+pub enum Claim {
+    /// Run: here is the lease.
+    Granted(Lease),
+    /// There is an outcome: replay it.
+    Done(Outcome),
+    /// An attempt runs.
+    Running {
+        /// Since when the key is in use.
+        since: Timestamp,
+        /// How much of its lease is left.
+        left: Duration,
+    },
+    /// An attempt was lost and its lease is over: what it did is not known.
+    Held(Held),
+    /// The key was used for another intent.
+    Mismatch,
+    /// The claim came after its `not_after`, or its token was released or voided: a late copy, refused.
+    Late,
+}
+
+/// A key whose attempt was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Since when the key is in use.
+    pub since: Timestamp,
+    /// The fence of the lost attempt; whoever settles it names this fence.
+    pub fence: Fence,
+    /// Which attempt was lost.
+    pub attempt: u32,
+}
+
+/// What became of an owner's write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a lost lease is an answer, not an error"]
+#[non_exhaustive]
+pub enum Ack {
+    /// It was written.
+    Applied,
+    /// The same write was applied before; the answer to it was lost.
+    Repeated,
+    /// There is an outcome already.
+    Finished,
+    /// Another token or fence has the key now.
+    Superseded,
+    /// There is no record.
+    Missing,
+}
+
+impl Ack {
+    /// Whether the write stands.
+    pub fn stands(self) -> bool {
+        matches!(self, Self::Applied | Self::Repeated)
+    }
+}
+
+/// What became of a void.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a void that came too early must be sent again"]
+#[non_exhaustive]
+pub enum Void {
+    /// The token can never run again.
+    Settled,
+    /// The claim's `not_after` has not passed by the store's clock: a late copy may still be granted. Send the
+    /// void again after this long.
+    Early(Duration),
+}
+
+/// What became of an operator's change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a refused change has changed nothing"]
+#[non_exhaustive]
+pub enum Change {
+    /// It was made.
+    Applied,
+    /// The record has another fence than the operator saw; here it is.
+    Moved(Box<Record>),
+    /// An attempt runs under a live lease; settling its key now could run it twice.
+    Running(Box<Record>),
+    /// The change does not fit the state: there is an outcome already, or nothing is held.
+    Unfit(Box<Record>),
+    /// There is no record.
+    Missing,
+}

@@ -1,0 +1,173 @@
+//! The rule: what a claim is answered, and what a write that was not applied means.
+//!
+//! This is the only place in the project that holds it. Every function here is pure: a record, a question and the
+//! store's clock in, an answer out. Backends create, read and write; they never decide.
+
+use std::time::Duration;
+
+use crate::answer::{Ack, Change, Claim, Held};
+use crate::ask::Ask;
+use crate::change::{Action, Draft, DraftState, Write};
+use crate::lease::{Fence, Token};
+use crate::outcome::Outcome;
+use crate::record::{Owner, Phase, Record, State};
+use crate::time::Timestamp;
+
+/// What a claim does about the record it found.
+#[derive(Debug, Clone)]
+pub enum Decision {
+    /// Nothing: this is the answer.
+    Answer(Claim),
+    /// It may take the record's place; the answer depends on whether the record is still as it was.
+    Replace(Draft),
+}
+
+/// What a claim is answered that found this record, at this moment of the store's clock.
+///
+/// Retention comes first: an expired record counts as absent. Then another intent is refused, whatever the state,
+/// except for a late copy of a claim that was taken back.
+pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
+    use Decision::{Answer, Replace};
+
+    if now > ask.not_after {
+        return Answer(Claim::Late);
+    }
+    if found.is_expired(now) {
+        return Replace(attempt(ask, 1));
+    }
+    let same_token = found.token == ask.token;
+    if found.state == State::Released && same_token {
+        return Answer(Claim::Late);
+    }
+    if found.intent != ask.intent {
+        return Answer(Claim::Mismatch);
+    }
+    match &found.state {
+        State::Done { outcome, .. } => Answer(Claim::Done(outcome.clone())),
+        State::Released => Replace(attempt(ask, found.attempt + 1)),
+        State::Running if same_token => Answer(Claim::Granted(found.lease())),
+        State::Running if found.phase(now) == Phase::Running => Answer(running(found, now)),
+        State::Running if ask.takeover.allows(found.fence) => Replace(attempt(ask, found.attempt + 1)),
+        State::Running => Answer(Claim::Held(held(found))),
+    }
+}
+
+/// What a claim is answered if it may take the record's place but never gets to: somebody is at work on it right
+/// now, in a transaction or in a race.
+pub fn contended(found: &Record, now: Timestamp) -> Claim {
+    running(found, now)
+}
+
+/// What it means that an owner's write was not applied, from the record that was there instead.
+///
+/// `None` if the record is still the owner's: it was locked by somebody's open transaction, and the write should
+/// be sent again.
+pub fn unapplied(found: Option<&Record>, write: &Write) -> Option<Ack> {
+    let Some(found) = found else {
+        return Some(Ack::Missing);
+    };
+    let mine = found.token == write.token && write.action.fence().is_none_or(|fence| fence == found.fence);
+    match (&found.state, &write.action) {
+        (State::Running, Action::Renew { .. }) if mine => Some(Ack::Repeated),
+        (State::Running, _) if mine => None,
+        (
+            State::Done {
+                outcome: recorded, ..
+            },
+            Action::Complete { outcome, .. },
+        ) if mine && recorded == outcome => Some(Ack::Repeated),
+        (State::Done { .. }, _) => Some(Ack::Finished),
+        (State::Released, Action::Release { .. } | Action::Void) if mine => Some(Ack::Repeated),
+        (State::Released | State::Running, _) => Some(Ack::Superseded),
+    }
+}
+
+/// What an operator wants of a key, having seen its record with a certain fence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settle {
+    /// It happened, with this outcome: record it.
+    Resolve(Outcome),
+    /// It did not happen: let the key be claimed again.
+    Reset,
+    /// Whatever happened: let the key be as if it had never been used.
+    Forget,
+}
+
+/// What becomes of an operator's change: the draft that takes the record's place, or why not.
+///
+/// A live lease is never touched. A key is resolved or reset only while it is held; it is forgotten in any other
+/// state, too. The token is a new one, so that the lost owner cannot write any more.
+///
+/// # Errors
+/// The refusal, with the record as it is now.
+pub fn settle(
+    found: Option<&Record>,
+    seen: Fence,
+    settle: &Settle,
+    reason: &str,
+    token: Token,
+    now: Timestamp,
+) -> Result<Draft, Change> {
+    let Some(found) = found.filter(|record| !record.is_expired(now)) else {
+        return Err(Change::Missing);
+    };
+    if found.fence != seen {
+        return Err(Change::Moved(Box::new(found.clone())));
+    }
+    match found.phase(now) {
+        Phase::Running => return Err(Change::Running(Box::new(found.clone()))),
+        Phase::Done | Phase::Released if *settle != Settle::Forget => {
+            return Err(Change::Unfit(Box::new(found.clone())));
+        }
+        Phase::Held | Phase::Done | Phase::Released => {}
+    }
+    let (word, state, retention) = match settle {
+        Settle::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), None),
+        Settle::Reset => ("reset", DraftState::Released, None),
+        Settle::Forget => ("forgotten", DraftState::Released, Some(Duration::ZERO)),
+    };
+    Ok(Draft {
+        intent: found.intent.clone(),
+        state,
+        token,
+        attempt: found.attempt,
+        owner: Owner::new("operator"),
+        lease: Duration::ZERO,
+        retention,
+        fresh: false,
+        note: Some(format!("{word}: {reason}").into()),
+    })
+}
+
+/// The record of a granted attempt.
+fn attempt(ask: &Ask, attempt: u32) -> Draft {
+    Draft {
+        intent: ask.intent.clone(),
+        state: DraftState::Running,
+        token: ask.token,
+        attempt,
+        owner: ask.owner.clone(),
+        lease: ask.terms.lease(),
+        retention: Some(ask.terms.retention()),
+        fresh: attempt == 1,
+        note: None,
+    }
+}
+
+fn running(found: &Record, now: Timestamp) -> Claim {
+    Claim::Running {
+        since: found.created_at,
+        left: found.lease_left(now),
+    }
+}
+
+fn held(found: &Record) -> Held {
+    Held {
+        since: found.created_at,
+        fence: found.fence,
+        attempt: found.attempt,
+    }
+}
+
+#[cfg(test)]
+mod tests;
