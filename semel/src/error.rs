@@ -1,0 +1,94 @@
+//! What can go wrong with a store.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use thiserror::Error;
+
+/// A store that could not do what it was asked.
+///
+/// The message says what was tried on what; the cause is kept as the source.
+#[derive(Debug, Error)]
+#[error("{kind}: {message}")]
+pub struct StoreError {
+    kind: Kind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What an error means for the one who asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Unavailable,
+    Unknown,
+    Corrupt,
+    Refused,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unavailable => "store unavailable",
+            Self::Unknown => "store did not answer",
+            Self::Corrupt => "record not understood",
+            Self::Refused => "store refused",
+        })
+    }
+}
+
+impl StoreError {
+    /// Nothing was applied; asking again may work.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Unavailable,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// It may have been applied or not; ask again with the same token.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Unknown,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// A record cannot be decoded or was written by a newer version. It is never "absent".
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Corrupt,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Nothing was applied, and asking again will not help.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Refused,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// The same with its cause.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self {
+            source: Some(source.into()),
+            ..self
+        }
+    }
+
+    /// Whether asking again may work.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind, Kind::Unavailable | Kind::Unknown)
+    }
+
+    /// Whether what was asked may have been applied.
+    pub fn is_unknown(&self) -> bool {
+        self.kind == Kind::Unknown
+    }
+}

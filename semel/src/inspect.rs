@@ -1,0 +1,175 @@
+//! The verbs of the operator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::answer::Change;
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::lease::Fence;
+use crate::outcome::Outcome;
+use crate::record::{Phase, Record};
+use crate::store::Store;
+use crate::time::Timestamp;
+
+/// Looks into a store, and settles what only a person can settle.
+///
+/// # Contract
+/// - `list` and `stale` show records as they are stored, expired ones included, page by page.
+/// - A change names the fence that the operator saw. If the record has another one by now, nothing changes and
+///   the answer holds the record.
+/// - A change never touches a live lease, and takes the token away from the lost owner.
+/// - What was changed is kept in the record's note, with the reason and the time.
+#[async_trait]
+pub trait Inspect: Store {
+    /// A page of the records that match.
+    async fn list(&self, query: &Query) -> Result<Page, StoreError>;
+
+    /// A page of the held records: their lease is over and nobody knows what happened.
+    async fn stale(&self, query: &Query) -> Result<Page, StoreError>;
+
+    /// How many records there are in each phase.
+    async fn stats(&self) -> Result<Stats, StoreError>;
+
+    /// Records the outcome of a held key: it happened.
+    async fn resolve(
+        &self,
+        key: &Key,
+        seen: Fence,
+        outcome: &Outcome,
+        reason: &str,
+    ) -> Result<Change, StoreError>;
+
+    /// Lets a held key be claimed again: it did not happen.
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError>;
+
+    /// Lets a key be as if it had never been used, its outcome removed.
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError>;
+}
+
+/// Which records to list. The default asks for the first hundred of all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// In this phase only.
+    pub phase: Option<Phase>,
+    /// Of this realm only.
+    pub realm: Option<String>,
+    /// Of this principal only.
+    pub principal: Option<String>,
+    /// With this value of the key, in whatever scope.
+    pub value: Option<String>,
+    /// With this operation only.
+    pub operation: Option<String>,
+    /// Created at least this long ago.
+    pub min_age: Option<Duration>,
+    /// From where the page before this one ended.
+    pub after: Option<Cursor>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            phase: None,
+            realm: None,
+            principal: None,
+            value: None,
+            operation: None,
+            min_age: None,
+            after: None,
+            limit: 100,
+        }
+    }
+}
+
+impl Query {
+    /// Whether a record is one of those asked for, wherever the page begins.
+    pub fn matches(&self, record: &Record, now: Timestamp) -> bool {
+        fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, found: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted == found)
+        }
+        let scope = record.key.scope();
+        is(self.phase.as_ref(), &record.phase(now))
+            && is(self.realm.as_deref(), scope.realm())
+            && is(self.principal.as_deref(), scope.principal())
+            && is(self.value.as_deref(), record.key.value())
+            && is(self.operation.as_deref(), record.intent.operation())
+            && self.min_age.is_none_or(|age| now.since(record.created_at) >= age)
+    }
+}
+
+/// A place in a listing. Its text is the backend's own and says nothing to anybody else.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Cursor(String);
+
+impl Cursor {
+    /// From its text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Some of the records that match.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The store's clock, by which a record's phase is told.
+    pub now: Timestamp,
+    /// The records.
+    pub records: Vec<Record>,
+    /// Where the next page begins; `None` if this is the last.
+    pub next: Option<Cursor>,
+}
+
+/// How many records there are. A store may answer from a count that is a little old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Under a live lease.
+    pub running: u64,
+    /// With the lease over and no outcome.
+    pub held: u64,
+    /// With an outcome.
+    pub done: u64,
+    /// That can be claimed again.
+    pub released: u64,
+}
+
+#[async_trait]
+impl<S: Inspect + ?Sized> Inspect for Arc<S> {
+    async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        (**self).list(query).await
+    }
+
+    async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
+        (**self).stale(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        (**self).stats().await
+    }
+
+    async fn resolve(
+        &self,
+        key: &Key,
+        seen: Fence,
+        outcome: &Outcome,
+        reason: &str,
+    ) -> Result<Change, StoreError> {
+        (**self).resolve(key, seen, outcome, reason).await
+    }
+
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        (**self).reset(key, seen, reason).await
+    }
+
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        (**self).forget(key, seen, reason).await
+    }
+}

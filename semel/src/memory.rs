@@ -1,0 +1,301 @@
+//! Records in this process's memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::ask::Ask;
+use crate::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::change::{Replace, Write};
+use crate::error::StoreError;
+use crate::inspect::{Cursor, Page, Query, Stats};
+use crate::key::{Key, Scope};
+use crate::record::{Phase, Record};
+use crate::slot;
+use crate::store::Prune;
+use crate::time::Timestamp;
+
+const SHARDS: usize = 64;
+
+/// Records in this process's memory: the reference, and a store for tests and for work that one process does.
+///
+/// It forgets everything when the process ends, so it promises nothing over a crash. Clones share their records.
+/// At most [`MemoryStore::DEFAULT_CAPACITY`] are kept unless set; beyond, new keys are refused as unavailable until
+/// some are pruned.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+    count: AtomicUsize,
+    capacity: usize,
+    clock: MemoryClock,
+}
+
+/// On a cache line of its own, so that two threads on two shards do not slow each other down.
+#[repr(align(128))]
+#[derive(Default)]
+struct Shard(Mutex<Slots>);
+
+type Slots = HashMap<Key, Option<Record>>;
+
+impl MemoryStore {
+    /// How many records are kept unless set.
+    pub const DEFAULT_CAPACITY: usize = 1_000_000;
+
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::with_capacity(Self::DEFAULT_CAPACITY)
+    }
+
+    /// An empty store that keeps at most this many records.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        let (count, hasher) = (AtomicUsize::new(0), RandomState::new());
+        Self {
+            shared: Arc::new(Shared {
+                shards,
+                hasher,
+                count,
+                capacity,
+                clock: MemoryClock::new(),
+            }),
+        }
+    }
+
+    /// The clock by which this store decides; tests can move it.
+    pub fn memory_clock(&self) -> &MemoryClock {
+        &self.shared.clock
+    }
+
+    fn slots(&self, key: &Key) -> MutexGuard<'_, Slots> {
+        let hash = self.shared.hasher.hash_one(key) as usize;
+        self.shared.shards[hash % SHARDS].slots()
+    }
+
+    fn answer<I, T>(&self, items: &[I], mut each: impl FnMut(&I, Timestamp) -> T) -> Answers<T> {
+        let now = self.shared.clock.now();
+        Answers {
+            now,
+            items: items.iter().map(|item| each(item, now)).collect(),
+        }
+    }
+
+    /// Refuses claims of new keys when there is no room for them; the others can still be answered.
+    fn make_room(&self, asks: &[Ask]) -> Result<(), StoreError> {
+        let Shared { count, capacity, .. } = &*self.shared;
+        let fits = count.load(Ordering::Relaxed) + asks.len() <= *capacity;
+        if fits || asks.iter().all(|ask| self.slots(&ask.key).contains_key(&ask.key)) {
+            return Ok(());
+        }
+        Err(StoreError::unavailable(format!(
+            "memory holds {capacity} records, the limit; prune or raise it"
+        )))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shard {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        // Nothing panics while the lock is held, so a poisoned map is as whole as any other.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Backend for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.shared.clock.now())
+    }
+
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
+        self.make_room(asks)?;
+        Ok(self.answer(asks, |ask, now| {
+            let mut slots = self.slots(&ask.key);
+            let slot = slots.entry(ask.key.clone()).or_default();
+            let opened = slot::open(slot, ask, now);
+            match &opened {
+                Opened::Created { .. } => {
+                    self.shared.count.fetch_add(1, Ordering::Relaxed);
+                }
+                _ if slot.is_none() => {
+                    slots.remove(&ask.key);
+                }
+                _ => {}
+            }
+            opened
+        }))
+    }
+
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
+        Ok(self.answer(items, |item, now| {
+            slot::replace(
+                self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None),
+                item,
+                now,
+            )
+        }))
+    }
+
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
+        Ok(self.answer(items, |item, now| {
+            slot::write(
+                self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None),
+                item,
+                now,
+            )
+        }))
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
+        Ok(self.answer(keys, |key, _| self.slots(key).get(key).cloned().flatten()))
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        let after = query.after.as_ref().map(position).transpose()?;
+        let now = self.shared.clock.now();
+        let mut records: Vec<Record> = Vec::new();
+        for shard in &self.shared.shards {
+            let slots = shard.slots();
+            let wanted = slots.values().flatten().filter(|record| {
+                after.as_ref().is_none_or(|after| record.key > *after) && query.matches(record, now)
+            });
+            records.extend(wanted.cloned());
+        }
+        records.sort_by(|a, b| a.key.cmp(&b.key));
+        let more = records.len() > query.limit as usize;
+        records.truncate(query.limit as usize);
+        let next = records.last().filter(|_| more).map(|last| cursor(&last.key));
+        Ok(Page { now, records, next })
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        let now = self.shared.clock.now();
+        let mut stats = Stats::default();
+        for shard in &self.shared.shards {
+            for record in shard.slots().values().flatten() {
+                match record.phase(now) {
+                    Phase::Running => stats.running += 1,
+                    Phase::Held => stats.held += 1,
+                    Phase::Done => stats.done += 1,
+                    Phase::Released => stats.released += 1,
+                }
+            }
+        }
+        Ok(stats)
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        let now = self.shared.clock.now();
+        let mut left = prune.limit as usize;
+        for shard in &self.shared.shards {
+            let mut slots = shard.slots();
+            let before = slots.len();
+            slots.retain(|key, slot| {
+                let of_realm = prune
+                    .realm
+                    .as_deref()
+                    .is_none_or(|realm| realm == key.scope().realm());
+                let goes = left > 0 && of_realm && slot.as_ref().is_some_and(|record| record.is_expired(now));
+                left -= usize::from(goes);
+                !goes
+            });
+            self.shared
+                .count
+                .fetch_sub(before - slots.len(), Ordering::Relaxed);
+        }
+        Ok(u64::from(prune.limit) - left as u64)
+    }
+}
+
+/// The order of a listing is that of the keys, and a cursor is the last key of its page.
+fn cursor(key: &Key) -> Cursor {
+    let scope = key.scope();
+    Cursor::new(format!(
+        "{}\n{}\n{}",
+        scope.realm(),
+        scope.principal(),
+        key.value()
+    ))
+}
+
+fn position(cursor: &Cursor) -> Result<Key, StoreError> {
+    let mut parts = cursor.as_str().split('\n');
+    let mut part = || parts.next().unwrap_or_default();
+    let scope = Scope::new(part()).and_then(|scope| scope.with_principal(part()));
+    scope
+        .and_then(|scope| scope.key(part()))
+        .map_err(|e| StoreError::refused("the cursor is not from this store").with_source(e))
+}
+
+/// The clock of a [`MemoryStore`]: it starts at the system's time, never jumps with it, and can be moved.
+///
+/// It follows tokio's time, so a runtime with paused time moves it along.
+pub struct MemoryClock {
+    base_micros: u64,
+    started: Instant,
+    moved_micros: AtomicI64,
+}
+
+impl MemoryClock {
+    fn new() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            base_micros: since_epoch.as_micros() as u64,
+            started: Instant::now(),
+            moved_micros: AtomicI64::new(0),
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        let running = self.base_micros + self.started.elapsed().as_micros() as u64;
+        Timestamp::from_micros(running.saturating_add_signed(self.moved_micros.load(Ordering::Relaxed)))
+    }
+
+    /// Moves the clock on, as if this much time had passed.
+    pub fn advance(&self, by: Duration) {
+        self.moved_micros
+            .fetch_add(by.as_micros() as i64, Ordering::Relaxed);
+    }
+
+    /// Sets the clock back, as a broken time server would.
+    pub fn set_back(&self, by: Duration) {
+        self.moved_micros
+            .fetch_sub(by.as_micros() as i64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_leads_back_to_its_key() {
+        let key = Scope::new("realm")
+            .unwrap()
+            .with_principal("")
+            .unwrap()
+            .key("a b")
+            .unwrap();
+        assert_eq!(position(&cursor(&key)).unwrap(), key);
+        assert!(position(&Cursor::new("nonsense")).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! The verbs that users and the engine call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::answer::{Ack, Claim, Void};
+use crate::ask::Ask;
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::lease::{Lease, Token};
+use crate::outcome::Outcome;
+use crate::record::Record;
+use crate::time::Timestamp;
+
+/// The place that arbitrates who runs.
+///
+/// # Contract
+/// - **One winner.** Of all claims of a key, at most one token at a time is told to run.
+/// - **Idempotent by token.** A verb whose answer was lost is sent again with the same token: a claim is granted
+///   again with the same fence, a complete is `Repeated`.
+/// - **Owner writes match token and fence** of a running record, and nothing else: time decides who may ask for a
+///   new token, never who may write.
+/// - **The store's clock decides.** `None` is never "expired".
+/// - **Errors are honest.** An error that is not [`StoreError::is_unknown`] means that nothing was applied. A
+///   record that is not understood is an error, never "absent".
+/// - **Cancel-safe.** Dropping a future neither releases a key nor leaves a write half applied.
+///
+/// The conformance suite (feature `conformance`) checks a store against this contract. There are no default
+/// methods: a wrapper that forgets to pass one on should not compile.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// A short name for logs and metrics.
+    fn name(&self) -> &'static str;
+
+    /// The store's clock, near enough to set a claim's `not_after` by.
+    async fn now(&self) -> Result<Timestamp, StoreError>;
+
+    /// Asks for the right to run.
+    async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError>;
+
+    /// Begins the lease anew, this long from now.
+    async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError>;
+
+    /// Records the outcome. It never changes afterwards.
+    async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError>;
+
+    /// Gives the key back; only when nothing can have happened.
+    async fn release(&self, lease: &Lease) -> Result<Ack, StoreError>;
+
+    /// Ends the lease now and leaves the key held, with the reason.
+    async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError>;
+
+    /// Takes back a claim that was given up: once it is settled, its token never runs. `not_after` is the claim's.
+    async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError>;
+
+    /// The record of a key, unless it is expired.
+    async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError>;
+
+    /// The records of several keys, in their order, in one question.
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError>;
+
+    /// Removes some expired records and says how many. Call it until it says fewer than were asked for.
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
+}
+
+/// Which expired records to remove, and how many at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prune {
+    /// Of this realm only; of all if `None`.
+    pub realm: Option<String>,
+    /// At most this many in one call.
+    pub limit: u32,
+}
+
+impl Default for Prune {
+    fn default() -> Self {
+        Self {
+            realm: None,
+            limit: 1_000,
+        }
+    }
+}
+
+/// A shared store is a store; so is a shared `dyn Store`.
+#[async_trait]
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        (**self).now().await
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
+        (**self).claim(ask).await
+    }
+
+    async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError> {
+        (**self).renew(lease, length).await
+    }
+
+    async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
+        (**self).complete(lease, outcome).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<Ack, StoreError> {
+        (**self).release(lease).await
+    }
+
+    async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        (**self).abandon(lease, reason).await
+    }
+
+    async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
+        (**self).void(key, token, not_after).await
+    }
+
+    async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        (**self).find(key).await
+    }
+
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        (**self).find_many(keys).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        (**self).prune(prune).await
+    }
+}
