@@ -21,6 +21,9 @@ pub mod slot;
 pub mod verbs;
 mod memory;
 mod policy;
+mod once;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod text;
 mod time;
@@ -34,6 +37,7 @@ pub use intent::{Intent, IntentError};
 pub use key::{Key, KeyError, Scope};
 pub use lease::{Fence, Lease, Token, TokenError};
 pub use memory::{MemoryClock, MemoryStore};
+pub use once::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
 pub use outcome::{Outcome, OutcomeError};
 pub use policy::{AfterCrash, Policy, PolicyError};
 pub use record::{Note, Owner, Phase, Record, State};

@@ -1,0 +1,331 @@
+//! The engine: claim, run, settle.
+
+mod claim;
+mod error;
+mod patience;
+mod reconcile;
+mod renew;
+mod settle;
+mod wait;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinError;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::answer::{Claim, Held};
+use crate::ask::Takeover;
+use crate::error::StoreError;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::lease::Lease;
+use crate::outcome::Outcome;
+use crate::policy::Policy;
+use crate::record::Owner;
+use crate::store::Store;
+
+use self::claim::Copies;
+use self::wait::Waiters;
+
+pub use self::error::{Failure, RunError};
+pub use self::reconcile::{Reconcile, Reconciled};
+
+/// How often a reconcile hook is asked in one run; each time, another attempt was lost meanwhile.
+const MAX_RECONCILES: u32 = 3;
+
+/// Runs work once per key.
+///
+/// Clones share their store and their waiters and are cheap.
+///
+/// With defaults, a crash holds the key, because nobody knows what the lost attempt did:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{Failure, Intent, Key, MemoryStore, Once};
+///
+/// let once = Once::new(MemoryStore::new());
+/// let key = Key::new("billing", "invoice-42")?;
+/// let intent = Intent::of("charge", "invoice-42", &1_000)?;
+///
+/// let first = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged".to_owned()) }).await?;
+/// let again = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged twice".to_owned()) }).await?;
+/// assert_eq!((first.value.as_str(), first.replayed), ("charged", false));
+/// assert_eq!((again.value.as_str(), again.replayed), ("charged", true));
+/// # Ok(())
+/// # }
+/// ```
+/// Customised, for work that may run again because its effect is deduplicated by the fence:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use semel::{Failure, Intent, Key, MemoryStore, Once, Policy};
+///
+/// let policy = Policy::retry().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(5))?;
+/// let once = Once::new(MemoryStore::new()).with_policy(policy).with_owner("worker-3");
+/// let key = Key::new("jobs", "report-7")?;
+/// let intent = Intent::of("render", "report-7", &"march")?;
+/// let ran = once
+///     .run(&key, &intent, |lease| async move {
+///         let pages: u32 = tokio::select! {
+///             pages = async { 12 } => pages,
+///             () = lease.lost() => return Err(Failure::unknown("another worker took over")),
+///         };
+///         Ok(pages)
+///     })
+///     .await?;
+/// assert_eq!(ran.value, 12);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Once {
+    store: Arc<dyn Store>,
+    policy: Policy,
+    owner: Owner,
+    reconcile: Option<Arc<dyn Reconcile>>,
+    waiters: Arc<Waiters>,
+    tasks: TaskTracker,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran<T> {
+    /// The value, the same for everyone.
+    pub value: T,
+    /// Whether another attempt made it.
+    pub replayed: bool,
+}
+
+impl Once {
+    /// An engine over a store, with [`Policy::hold`].
+    pub fn new(store: impl Store) -> Self {
+        Self {
+            store: Arc::new(store),
+            policy: Policy::hold(),
+            owner: Owner::new(&format!("process {}", std::process::id())),
+            reconcile: None,
+            waiters: Arc::default(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// The same engine with another policy.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The same engine with a name for this process, shown to operators.
+    #[must_use]
+    pub fn with_owner(self, name: &str) -> Self {
+        Self {
+            owner: Owner::new(name),
+            ..self
+        }
+    }
+
+    /// The same engine with a hook that is asked about held keys.
+    #[must_use]
+    pub fn with_reconcile(self, reconcile: impl Reconcile) -> Self {
+        Self {
+            reconcile: Some(Arc::new(reconcile)),
+            ..self
+        }
+    }
+
+    /// Runs the work if this is the first to ask, else gives back what was recorded.
+    ///
+    /// The work runs on a task of its own: dropping this future does not stop it, and its value is recorded all
+    /// the same. What the caller gets is read from the record's bytes, the first time, too.
+    ///
+    /// An error of the work abandons the key unless it is [`Failure::nothing_happened`]; so does a panic. An
+    /// error that repeats should get as well, such as a refused card, is a value: return `Ok(Err(refused))`.
+    ///
+    /// # Errors
+    /// [`RunError`] says why there is no value.
+    pub async fn run<T, W, F>(&self, key: &Key, intent: &Intent, work: W) -> Result<Ran<T>, RunError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        W: FnOnce(Lease) -> F + Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let recorded = |lease| async move { Ok(Outcome::json(&work(lease).await?)?) };
+        let Ran {
+            value: outcome,
+            replayed,
+        } = self.run_outcome(key, intent, recorded).await?;
+        let value = outcome.parse().map_err(RunError::Outcome)?;
+        Ok(Ran { value, replayed })
+    }
+
+    /// As [`Once::run`], for work that makes its outcome itself.
+    ///
+    /// The first caller gets the outcome whole; if its body is over [`Policy::max_body_bytes`], it is recorded
+    /// without, and repeats get it without.
+    ///
+    /// # Errors
+    /// [`RunError`] says why there is no outcome.
+    pub async fn run_outcome<W, F>(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        work: W,
+    ) -> Result<Ran<Outcome>, RunError>
+    where
+        W: FnOnce(Lease) -> F + Send + 'static,
+        F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
+        // From the claim on, nothing may depend on the caller staying: it all runs on a task of its own.
+        let whole = self
+            .tasks
+            .spawn(async move { once.drive(&key, &intent, work).await });
+        whole.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(RunError::Unavailable(StoreError::unknown(
+                "the runtime is shutting down",
+            ))),
+        })
+    }
+
+    /// Waits until all work that has started here is settled, and all background tasks have ended.
+    ///
+    /// Call it at shutdown, after the last `run`. What is still running is never released.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+
+    /// The line through the engine: claim, run, settle; or wait, or find out, and claim again.
+    async fn drive<W, F>(&self, key: &Key, intent: &Intent, work: W) -> Result<Ran<Outcome>, RunError>
+    where
+        W: FnOnce(Lease) -> F + Send + 'static,
+        F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        let until = Instant::now() + self.policy.wait();
+        let mut takeover = self.policy.takeover();
+        let mut found_out = None;
+        let mut reconciles_left = MAX_RECONCILES;
+        loop {
+            let (claim, copies) = self.ask(key, intent, takeover).await?;
+            match claim {
+                Claim::Granted(lease) => {
+                    return match found_out {
+                        Some(outcome) => self.record(&lease, intent, copies, outcome).await,
+                        None => self.attempt(lease, intent, copies, work).await,
+                    };
+                }
+                Claim::Done(outcome) => {
+                    return Ok(Ran {
+                        value: outcome,
+                        replayed: true,
+                    });
+                }
+                Claim::Mismatch => return Err(RunError::Mismatch),
+                Claim::Late => {
+                    let late = StoreError::unavailable("the claim reached the store too late");
+                    return Err(RunError::Unavailable(late));
+                }
+                Claim::Running { since, left } => {
+                    let look = until.min(Instant::now() + left.max(wait::POLL_EVERY));
+                    let waits = Instant::now() < until
+                        && self.waiters.wait(key, look, &self.store, &self.tasks).await;
+                    if !waits {
+                        return Err(RunError::Pending {
+                            since,
+                            retry_after: left,
+                        });
+                    }
+                }
+                Claim::Held(held) => {
+                    let known = if reconciles_left > 0 {
+                        self.find_out(key, intent, held).await
+                    } else {
+                        Reconciled::Unknown
+                    };
+                    found_out = match known {
+                        Reconciled::Happened(outcome) => Some(outcome),
+                        Reconciled::DidNotHappen => None,
+                        Reconciled::Unknown => return Err(RunError::Held(held)),
+                    };
+                    reconciles_left -= 1;
+                    takeover = Takeover::Of(held.fence);
+                }
+            }
+        }
+    }
+
+    /// Runs the work on its own task and renews the lease on another until the work is settled.
+    async fn attempt<W, F>(
+        &self,
+        lease: Lease,
+        intent: &Intent,
+        copies: Copies,
+        work: W,
+    ) -> Result<Ran<Outcome>, RunError>
+    where
+        W: FnOnce(Lease) -> F + Send + 'static,
+        F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        let (lease, alarm) = lease.with_alarm();
+        let renewal = renew::keep(Arc::clone(&self.store), lease.clone(), self.policy.terms(), alarm);
+        let _renewal = AbortOnDropHandle::new(tokio::spawn(renewal));
+        let running = lease.clone();
+        let result = tokio::spawn(async move { work(running).await }).await;
+        let result = result.unwrap_or_else(|error| Err(Failure::unknown(describe(error))));
+        self.settle(&lease, intent, copies, result).await
+    }
+
+    /// Records what was found out about a lost attempt.
+    async fn record(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        copies: Copies,
+        outcome: Outcome,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let recorded = self.settle(lease, intent, copies, Ok(outcome)).await?;
+        Ok(Ran {
+            replayed: true,
+            ..recorded
+        })
+    }
+
+    /// Asks the hook about a lost attempt, for as long as a lease at most.
+    async fn find_out(&self, key: &Key, intent: &Intent, held: Held) -> Reconciled {
+        let Some(hook) = self.reconcile.clone() else {
+            return Reconciled::Unknown;
+        };
+        let (key, intent) = (key.clone(), intent.clone());
+        let asked = tokio::spawn(async move { hook.reconcile(key, intent, held).await });
+        match timeout(self.policy.terms().lease(), AbortOnDropHandle::new(asked)).await {
+            Ok(Ok(known)) => known,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the reconcile hook failed; the key stays held");
+                Reconciled::Unknown
+            }
+            Err(_) => {
+                tracing::warn!("the reconcile hook did not answer within a lease; the key stays held");
+                Reconciled::Unknown
+            }
+        }
+    }
+}
+
+/// What to tell about work whose task ended without a result.
+fn describe(error: JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else {
+        return "the work was cut off by a shutdown".into();
+    };
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or(panic.downcast_ref::<String>().map(String::as_str));
+    format!("the work panicked: {}", message.unwrap_or("no message"))
+}

@@ -1,0 +1,44 @@
+//! Finding out what a lost attempt did.
+
+use std::future::Future;
+
+use async_trait::async_trait;
+
+use crate::answer::Held;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::outcome::Outcome;
+
+/// What is known about a lost attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reconciled {
+    /// It happened, with this outcome: it is recorded and replayed.
+    Happened(Outcome),
+    /// It did not happen and will not: the work runs.
+    DidNotHappen,
+    /// Nobody knows: the key stays held.
+    Unknown,
+}
+
+/// Is asked about a held key before its caller is refused.
+///
+/// Ask the place where the effect would be: the payment provider, the mail log. The answer must hold for good. An
+/// owner that was only slow may still be at work when its lease is over; whoever says "did not happen" while it
+/// lives lets the work run twice. A closure `Fn(Key, Intent, Held) -> impl Future<Output = Reconciled>` is one.
+#[async_trait]
+pub trait Reconcile: Send + Sync + 'static {
+    /// What became of this attempt.
+    async fn reconcile(&self, key: Key, intent: Intent, held: Held) -> Reconciled;
+}
+
+#[async_trait]
+impl<F, R> Reconcile for F
+where
+    F: Fn(Key, Intent, Held) -> R + Send + Sync + 'static,
+    R: Future<Output = Reconciled> + Send + 'static,
+{
+    async fn reconcile(&self, key: Key, intent: Intent, held: Held) -> Reconciled {
+        self(key, intent, held).await
+    }
+}

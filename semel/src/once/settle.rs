@@ -1,0 +1,132 @@
+//! Settling an attempt: record, release or abandon, and what to tell the caller.
+
+use crate::answer::Ack;
+use crate::error::StoreError;
+use crate::intent::Intent;
+use crate::lease::Lease;
+use crate::outcome::Outcome;
+use crate::record::State;
+
+use super::claim::Copies;
+use super::error::{Failure, RunError};
+use super::patience::{Patience, call};
+use super::{Once, Ran};
+
+/// What the result of the work writes to the record.
+enum Ending {
+    Complete(Outcome),
+    Release,
+    Abandon(String),
+}
+
+impl Ending {
+    fn of(result: &Result<Outcome, Failure>, max_body_bytes: usize) -> Self {
+        match result {
+            Ok(outcome) if outcome.body().is_some_and(|body| body.len() > max_body_bytes) => {
+                Self::Complete(outcome.clone().without_body())
+            }
+            Ok(outcome) => Self::Complete(outcome.clone()),
+            Err(failure) if failure.is_nothing_happened() => Self::Release,
+            Err(failure) => Self::Abandon(failure.to_string()),
+        }
+    }
+}
+
+impl Once {
+    /// Writes what the work came to, and tells the caller what is recorded: its own outcome, or the winner's.
+    pub(super) async fn settle(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        copies: Copies,
+        result: Result<Outcome, Failure>,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let ending = Ending::of(&result, self.policy.max_body_bytes());
+        let written = self
+            .write(lease, &ending, Patience::of(self.policy.patience()))
+            .await;
+        let ack = match written {
+            Ok(ack) => ack,
+            Err(error) if error.is_transient() => {
+                self.settle_later(lease, copies, ending);
+                return Err(result.map_or_else(RunError::from, |_| RunError::OutcomePending(error)));
+            }
+            Err(error) => {
+                let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
+                self.settle_later(lease, copies, reason);
+                return Err(result.map_or_else(RunError::from, |_| RunError::Unrecorded(error)));
+            }
+        };
+        self.settled(lease, copies, &ending, ack);
+        match result {
+            _ if !ack.stands() => self.winner(lease, intent).await,
+            Ok(outcome) => Ok(Ran {
+                value: outcome,
+                replayed: false,
+            }),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Goes on in the background until the store has answered. The lease may run out meanwhile; the write still
+    /// counts unless somebody takes over.
+    fn settle_later(&self, lease: &Lease, copies: Copies, ending: Ending) {
+        let (once, lease) = (self.clone(), lease.clone());
+        self.tasks.spawn(async move {
+            match once.write(&lease, &ending, Patience::endless()).await {
+                Ok(ack) => once.settled(&lease, copies, &ending, ack),
+                Err(error) => {
+                    tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
+                }
+            }
+        });
+    }
+
+    async fn write(&self, lease: &Lease, ending: &Ending, mut patience: Patience) -> Result<Ack, StoreError> {
+        loop {
+            let answer = match ending {
+                Ending::Complete(outcome) => call(self.store.complete(lease, outcome)).await,
+                Ending::Release => call(self.store.release(lease)).await,
+                Ending::Abandon(reason) => call(self.store.abandon(lease, reason)).await,
+            };
+            match answer {
+                Ok(ack) => return Ok(ack),
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
+    /// taken back. Not after an abandon that stands: the key is held by this very token, and must stay so.
+    fn settled(&self, lease: &Lease, copies: Copies, ending: &Ending, ack: Ack) {
+        self.waiters.wake(lease.key());
+        let key_is_free = matches!(ending, Ending::Release) || !ack.stands();
+        if key_is_free {
+            self.void_later(lease.key(), copies);
+        }
+    }
+
+    /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's own.
+    async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
+        let mut patience = Patience::of(self.policy.patience());
+        let found = loop {
+            match call(self.store.find(lease.key())).await {
+                Ok(found) => break found,
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(RunError::OutcomePending(error)),
+            }
+        };
+        match found {
+            Some(record) if record.intent == *intent => match record.state {
+                // A transactional handler records its outcome itself; that is no replay.
+                State::Done { outcome, .. } => Ok(Ran {
+                    value: outcome,
+                    replayed: record.token != lease.token(),
+                }),
+                State::Running | State::Released => Err(RunError::Superseded),
+            },
+            _ => Err(RunError::Superseded),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Waiting for a running attempt.
+//!
+//! In this process the attempt itself wakes its waiters. For attempts of other processes one task asks the store
+//! about all waited-for keys in one question at a time, however many wait.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use super::patience::call;
+use crate::key::Key;
+use crate::record::State;
+use crate::store::Store;
+
+/// How often the store is asked about attempts of other processes.
+pub(super) const POLL_EVERY: Duration = Duration::from_millis(25);
+/// How many keys are asked about in one question.
+const POLL_KEYS: usize = 500;
+/// How many may wait for one key.
+const MAX_PER_KEY: usize = 1_000;
+/// How many may wait in all.
+const MAX_IN_ALL: usize = 10_000;
+
+/// Who waits for what, in this process.
+#[derive(Default)]
+pub(super) struct Waiters {
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    keys: BTreeMap<Key, Waited>,
+    in_all: usize,
+    polling: bool,
+}
+
+struct Waited {
+    waiters: usize,
+    woken: watch::Sender<()>,
+}
+
+impl Waiters {
+    /// Waits until the attempt of this key may have ended, or until then. `false` if too many wait already.
+    pub(super) async fn wait(
+        self: &Arc<Self>,
+        key: &Key,
+        until: Instant,
+        store: &Arc<dyn Store>,
+        tasks: &TaskTracker,
+    ) -> bool {
+        let Some(mut place) = self.enter(key) else {
+            return false;
+        };
+        self.poll(store, tasks);
+        // An error would mean that the sender is gone, but this place keeps it in the book.
+        let _ = timeout_at(until, place.woken.changed()).await;
+        true
+    }
+
+    /// The attempt of this key has ended, or may have.
+    pub(super) fn wake(&self, key: &Key) {
+        if let Some(waited) = self.book().keys.get(key) {
+            waited.woken.send_replace(());
+        }
+    }
+
+    fn enter(self: &Arc<Self>, key: &Key) -> Option<Place> {
+        let mut book = self.book();
+        if book.in_all >= MAX_IN_ALL {
+            return None;
+        }
+        let waited = book.keys.entry(key.clone()).or_insert_with(|| Waited {
+            waiters: 0,
+            woken: watch::Sender::new(()),
+        });
+        if waited.waiters >= MAX_PER_KEY {
+            return None;
+        }
+        waited.waiters += 1;
+        let woken = waited.woken.subscribe();
+        book.in_all += 1;
+        Some(Place {
+            waiters: Arc::clone(self),
+            key: key.clone(),
+            woken,
+        })
+    }
+
+    fn leave(&self, key: &Key) {
+        let mut book = self.book();
+        book.in_all -= 1;
+        if let Some(waited) = book.keys.get_mut(key) {
+            waited.waiters -= 1;
+            if waited.waiters == 0 {
+                book.keys.remove(key);
+            }
+        }
+    }
+
+    /// Starts the one task that polls, if it does not run already. It ends when nobody waits.
+    fn poll(self: &Arc<Self>, store: &Arc<dyn Store>, tasks: &TaskTracker) {
+        if std::mem::replace(&mut self.book().polling, true) {
+            return;
+        }
+        let (waiters, store) = (Arc::clone(self), Arc::clone(store));
+        tasks.spawn(async move {
+            while let Some(keys) = waiters.waited_for() {
+                for some in keys.chunks(POLL_KEYS) {
+                    waiters.wake_ended(some, &store).await;
+                }
+                sleep(POLL_EVERY).await;
+            }
+        });
+    }
+
+    /// The keys to ask about; `None` ends the polling.
+    fn waited_for(&self) -> Option<Vec<Key>> {
+        let mut book = self.book();
+        book.polling = !book.keys.is_empty();
+        book.polling.then(|| book.keys.keys().cloned().collect())
+    }
+
+    async fn wake_ended(&self, keys: &[Key], store: &Arc<dyn Store>) {
+        match call(store.find_many(keys)).await {
+            Ok(found) => {
+                for (key, record) in keys.iter().zip(found) {
+                    if record.is_none_or(|record| record.state != State::Running) {
+                        self.wake(key);
+                    }
+                }
+            }
+            // Who waits has a deadline of its own and asks the store itself then.
+            Err(error) => tracing::debug!(%error, keys = keys.len(), "could not look after waited-for keys"),
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // Nothing panics while the lock is held.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One that waits; leaving is dropping.
+struct Place {
+    waiters: Arc<Waiters>,
+    key: Key,
+    woken: watch::Receiver<()>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.waiters.leave(&self.key);
+    }
+}
