@@ -1,0 +1,498 @@
+//! The steps of the protocol over one key, as a search takes them.
+
+use stateright::{Model, Property};
+
+use super::mutants::Mutant;
+use super::state::{Answer, AnsweredOp, At, Message, Op, Reply, Row, Stage, State};
+use super::store;
+
+/// How much may happen, under which policy.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    pub requests: usize,
+    /// How often each message is sent at most.
+    pub sends: u8,
+    pub expiries: u8,
+    pub crashes: u8,
+    /// How often the store loses its last acknowledged write.
+    pub failovers: u8,
+    pub purges: u8,
+    /// `retry` and `transactional` take over.
+    pub takeover: bool,
+    pub transactional: bool,
+    /// The effect refuses a fence lower than one it has seen.
+    pub fenced: bool,
+    pub reconcile: Reconcile,
+    /// The work may say that nothing happened.
+    pub clean_failures: bool,
+    /// Remember which tokens were released or voided.
+    pub watch_retired: bool,
+    pub mutant: Option<Mutant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reconcile {
+    Never,
+    OwnerDead,
+    OwnerAlive,
+}
+
+/// The configuration that the others vary: `hold`, two requests, each message sent twice.
+pub const HOLD: Config = Config {
+    requests: 2,
+    sends: 2,
+    expiries: 2,
+    crashes: 1,
+    failovers: 0,
+    purges: 0,
+    takeover: false,
+    transactional: false,
+    fenced: false,
+    reconcile: Reconcile::Never,
+    clean_failures: true,
+    watch_retired: false,
+    mutant: None,
+};
+
+/// One step of somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    Send(usize),
+    SendAgain(usize),
+    GiveUp(usize),
+    Run(usize),
+    FailCleanly(usize),
+    PassNotAfter(usize),
+    Void(usize),
+    Crash(usize),
+    /// The store applies this message, and the answer is on its way.
+    Apply(usize),
+    /// The store applies this message, and the answer is lost.
+    ApplyInVain(usize),
+    /// This answer arrives.
+    Receive(usize),
+    LeasePasses,
+    Reconcile,
+    Purge,
+    /// The store comes back without its last acknowledged write.
+    Failover,
+}
+
+impl Config {
+    fn mutated(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    fn token(&self, request: usize) -> u8 {
+        match request {
+            0 | 1 if self.mutated(Mutant::TokenPerProcess) => 10,
+            2 if self.mutated(Mutant::TokenPerProcess) => 11,
+            _ => 10 + request as u8,
+        }
+    }
+
+    /// Where a request goes that has lost, but of whose claim a copy may still be on its way.
+    fn refused(&self, astray: bool) -> At {
+        if astray && !self.mutated(Mutant::NoVoid) {
+            At::Voiding
+        } else {
+            At::Refused
+        }
+    }
+
+    fn expires_with_not_after(&self, message: &Message, request: usize) -> bool {
+        message.from == request
+            && match message.op {
+                Op::Claim => true,
+                Op::Replace { .. } => !self.mutated(Mutant::ReplaceWithoutNotAfter),
+                _ => false,
+            }
+    }
+
+    fn request_actions(&self, state: &State, i: usize, actions: &mut Vec<Action>) {
+        let request = state.requests[i];
+        let unanswered = |op| request.astray && !self.mutated(Mutant::NoVoid) && !state.in_flight(i, op);
+        match request.at {
+            At::Idle => actions.push(Action::Send(i)),
+            At::Claiming(sent) | At::Replacing { sent, .. } => {
+                if sent < self.sends {
+                    actions.push(Action::SendAgain(i));
+                }
+                actions.push(Action::GiveUp(i));
+            }
+            At::Granted => {
+                actions.push(Action::Run(i));
+                if self.clean_failures {
+                    actions.push(Action::FailCleanly(i));
+                }
+            }
+            At::Ran => actions.push(Action::Send(i)),
+            At::Completing(sent) | At::Releasing(sent) => {
+                let op = if matches!(request.at, At::Completing(_)) {
+                    AnsweredOp::Complete
+                } else {
+                    AnsweredOp::Release
+                };
+                if unanswered(op) {
+                    actions.push(Action::GiveUp(i));
+                }
+                if sent < self.sends {
+                    actions.push(Action::SendAgain(i));
+                }
+            }
+            At::Voiding => {
+                let on_its_way = |message: &Message| self.expires_with_not_after(message, i);
+                let late = state.messages.iter().any(on_its_way);
+                actions.push(if late {
+                    Action::PassNotAfter(i)
+                } else {
+                    Action::Void(i)
+                });
+            }
+            At::Voided | At::Answered { .. } | At::Refused | At::Crashed => {}
+        }
+        let alive = !matches!(
+            request.at,
+            At::Idle | At::Answered { .. } | At::Refused | At::Crashed
+        );
+        if alive && state.crashes < self.crashes {
+            actions.push(Action::Crash(i));
+        }
+    }
+
+    fn row_actions(&self, state: &State, row: Row, actions: &mut Vec<Action>) {
+        let running = row.stage == Stage::Running;
+        if running && !row.lease_over && state.expiries < self.expiries {
+            actions.push(Action::LeasePasses);
+        }
+        let may_reconcile = match self.reconcile {
+            Reconcile::Never => false,
+            Reconcile::OwnerDead => self.owner_dead(state, row),
+            Reconcile::OwnerAlive => true,
+        };
+        if running && row.lease_over && may_reconcile {
+            actions.push(Action::Reconcile);
+        }
+        let prunable = !running && store::prunable(row);
+        if state.generation < self.purges && (prunable || self.mutated(Mutant::PurgeRunning)) {
+            actions.push(Action::Purge);
+        }
+    }
+
+    fn owner_of(&self, state: &State, row: Row) -> Option<usize> {
+        (0..self.requests).find(|&i| state.requests[i].token == row.token)
+    }
+
+    fn owner_dead(&self, state: &State, row: Row) -> bool {
+        self.owner_of(state, row).is_none_or(|i| {
+            matches!(
+                state.requests[i].at,
+                At::Crashed | At::Refused | At::Answered { .. }
+            )
+        })
+    }
+
+    fn send(&self, state: &mut State, i: usize) {
+        if state.requests[i].at == At::Idle {
+            state.requests[i].token = self.token(i);
+            state.requests[i].at = At::Claiming(1);
+            state.send(i, Op::Claim);
+            return;
+        }
+        state.send(i, Op::Complete);
+        state.requests[i].at = if self.mutated(Mutant::AnswerFirst) {
+            At::Answered {
+                outcome: i as u8 + 1,
+                generation: state.generation,
+            }
+        } else {
+            At::Completing(1)
+        };
+    }
+
+    fn send_again(&self, state: &mut State, i: usize) {
+        let request = &mut state.requests[i];
+        let op = match &mut request.at {
+            At::Claiming(sent) => {
+                *sent += 1;
+                request.astray = true;
+                if self.mutated(Mutant::TokenPerSend) {
+                    request.token += 20;
+                }
+                Op::Claim
+            }
+            At::Replacing {
+                sent,
+                expected_token,
+                expected_version,
+            } => {
+                *sent += 1;
+                request.astray = true;
+                Op::Replace {
+                    expected_token: *expected_token,
+                    expected_version: *expected_version,
+                }
+            }
+            At::Completing(sent) => {
+                *sent += 1;
+                Op::Complete
+            }
+            At::Releasing(sent) => {
+                *sent += 1;
+                Op::Release
+            }
+            at => unreachable!("nothing is sent again at {at:?}"),
+        };
+        state.send(i, op);
+    }
+
+    fn give_up(&self, state: &mut State, i: usize) {
+        let request = &mut state.requests[i];
+        let claiming = matches!(request.at, At::Claiming(_));
+        request.at = match self.mutant {
+            Some(Mutant::StartOnUnknown) if claiming => At::Granted,
+            Some(Mutant::NoVoid) if claiming => At::Refused,
+            _ => {
+                request.astray = true;
+                At::Voiding
+            }
+        };
+    }
+
+    fn run(&self, state: &mut State, i: usize) {
+        state.runs += 1;
+        let fence = state.requests[i].fence;
+        if self.fenced && fence < state.effect_fence {
+            state.requests[i].at = At::Refused;
+            return;
+        }
+        if self.fenced {
+            state.effect_fence = fence;
+            state.effect_by = i as u8 + 1;
+        }
+        state.requests[i].at = At::Ran;
+    }
+
+    fn receive(&self, state: &mut State, answer: Answer) {
+        let i = answer.to;
+        let request = state.requests[i];
+        let at = match (request.at, answer.op, answer.reply) {
+            (At::Claiming(_), AnsweredOp::Claim, Reply::Seen { token, version }) => {
+                state.send(
+                    i,
+                    Op::Replace {
+                        expected_token: token,
+                        expected_version: version,
+                    },
+                );
+                At::Replacing {
+                    sent: 1,
+                    expected_token: token,
+                    expected_version: version,
+                }
+            }
+            (At::Claiming(_), AnsweredOp::Claim, Reply::Granted(fence))
+            | (At::Replacing { .. }, AnsweredOp::Claim | AnsweredOp::Replace, Reply::Granted(fence)) => {
+                state.requests[i].fence = fence;
+                if let Some(told) = state.told.get_mut(usize::from(fence)) {
+                    state.broken.fence_told_twice |= *told != 0 && *told != i as u8 + 1;
+                    *told = i as u8 + 1;
+                }
+                At::Granted
+            }
+            (At::Replacing { sent, .. }, AnsweredOp::Replace, Reply::Changed) => {
+                self.refused(sent > 1 || request.astray)
+            }
+            (At::Claiming(_), AnsweredOp::Claim, Reply::Done(outcome)) => At::Answered {
+                outcome,
+                generation: answer.generation,
+            },
+            (At::Claiming(sent), AnsweredOp::Claim, _) => self.refused(sent > 1),
+            (At::Completing(_), AnsweredOp::Complete, Reply::Stands) => At::Answered {
+                outcome: i as u8 + 1,
+                generation: answer.generation,
+            },
+            (At::Completing(_), AnsweredOp::Complete, _) => At::Refused,
+            (At::Releasing(_), AnsweredOp::Release, _) => self.refused(request.astray),
+            (At::Voided, AnsweredOp::Void, _) => At::Refused,
+            (at, ..) => at,
+        };
+        state.requests[i].at = at;
+    }
+
+    fn reconcile(&self, state: &mut State) {
+        let owner = state.row.and_then(|row| self.owner_of(state, row));
+        let happened = (state.runs > 0).then(|| owner.map_or(9, |i| i as u8 + 1));
+        store::reconcile(state, happened);
+    }
+
+    fn purge(&self, state: &mut State) {
+        let was_running = state.row.is_some_and(|row| row.stage == Stage::Running);
+        state.row = None;
+        state.generation += 1;
+        if !was_running {
+            (state.runs, state.outcomes, state.commits) = (0, 0, 0);
+        }
+    }
+
+    /// The promise that this state breaks.
+    pub fn violation(&self, state: &State) -> Option<&'static str> {
+        let broken = state.broken;
+        let running = state.row.is_some_and(|row| row.stage == Stage::Running);
+        let single_steps = [
+            (state.outcomes > 1, "two outcomes recorded"),
+            (!self.takeover && state.runs > 1, "handler ran twice under hold"),
+            (self.transactional && state.commits > 1, "two effects committed"),
+            (broken.fence_not_rising, "fence not rising"),
+            (broken.foreign_write, "write by one that is not the owner"),
+            (broken.live_or_done_replaced, "live or done record replaced"),
+            (broken.fence_told_twice, "one fence held by two attempts"),
+            (
+                broken.retired_token_granted,
+                "released or voided token granted again",
+            ),
+            (
+                self.fenced && self.outcome_is_not_of_the_effect(state),
+                "outcome is not of the effect that stands",
+            ),
+        ];
+        single_steps
+            .into_iter()
+            .find_map(|(broken, name)| broken.then_some(name))
+            .or_else(|| self.told_wrongly(state))
+            .or_else(|| (running && self.stuck(state)).then_some("key held although nobody crashed"))
+    }
+
+    fn outcome_is_not_of_the_effect(&self, state: &State) -> bool {
+        state.row.is_some_and(|row| {
+            row.stage == Stage::Done && row.outcome != state.effect_by && row.token != store::OPERATOR
+        })
+    }
+
+    fn told_wrongly(&self, state: &State) -> Option<&'static str> {
+        let recorded = state
+            .row
+            .filter(|row| row.stage == Stage::Done)
+            .map(|row| row.outcome);
+        let mut seen = [None; 4];
+        for request in &state.requests[..self.requests] {
+            let At::Answered { outcome, generation } = request.at else {
+                continue;
+            };
+            let first = seen[usize::from(generation)].get_or_insert(outcome);
+            if *first != outcome {
+                return Some("two clients were told different outcomes");
+            }
+            if generation == state.generation && recorded != Some(outcome) {
+                return Some("client was told an outcome that is not recorded");
+            }
+        }
+        None
+    }
+
+    /// Under `hold`, without a crash, no key may end up held.
+    fn stuck(&self, state: &State) -> bool {
+        if state.crashes > 0 || self.takeover || state.generation > 0 {
+            return false;
+        }
+        let mut actions = Vec::new();
+        self.actions(state, &mut actions);
+        actions.is_empty()
+    }
+}
+
+impl Model for Config {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for i in 0..self.requests {
+            self.request_actions(state, i, actions);
+        }
+        for (k, message) in state.messages.iter().enumerate() {
+            // Of two equal messages it does not matter which arrives first.
+            if k == 0 || state.messages[k - 1] != *message {
+                actions.extend([Action::Apply(k), Action::ApplyInVain(k)]);
+            }
+        }
+        for (k, answer) in state.answers.iter().enumerate() {
+            if k == 0 || state.answers[k - 1] != *answer {
+                actions.push(Action::Receive(k));
+            }
+        }
+        if let Some(row) = state.row {
+            self.row_actions(state, row, actions);
+        }
+        if state.failovers < self.failovers && state.before_last_write.is_some() {
+            actions.push(Action::Failover);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Send(i) => self.send(&mut state, i),
+            Action::SendAgain(i) => self.send_again(&mut state, i),
+            Action::GiveUp(i) => self.give_up(&mut state, i),
+            Action::Run(i) => self.run(&mut state, i),
+            Action::FailCleanly(i) => {
+                state.requests[i].at = At::Releasing(1);
+                state.send(i, Op::Release);
+            }
+            Action::PassNotAfter(i) => {
+                let late = |message: &Message| self.expires_with_not_after(message, i);
+                let refused = |message: &Message| store::refuses_after_not_after(self, last, message);
+                assert!(
+                    last.messages.iter().filter(|m| late(m)).all(refused),
+                    "a late claim was applied"
+                );
+                state.messages.retain(|message| !late(message));
+            }
+            Action::Void(i) => {
+                state.requests[i].at = At::Voided;
+                state.send(i, Op::Void);
+            }
+            Action::Crash(i) => {
+                state.requests[i].at = At::Crashed;
+                state.crashes += 1;
+            }
+            Action::Apply(k) | Action::ApplyInVain(k) => {
+                let message = state.messages.remove(k);
+                let reply = store::apply(self, &mut state, message);
+                if action == Action::Apply(k) {
+                    state.answer(message.from, message.op, reply);
+                }
+            }
+            Action::Receive(k) => {
+                let answer = state.answers.remove(k);
+                self.receive(&mut state, answer);
+            }
+            Action::LeasePasses => {
+                state.row = state.row.map(|row| Row {
+                    lease_over: true,
+                    ..row
+                });
+                state.expiries += 1;
+            }
+            Action::Reconcile => self.reconcile(&mut state),
+            Action::Purge => self.purge(&mut state),
+            Action::Failover => {
+                if let Some((row, commits)) = state.before_last_write.take() {
+                    (state.row, state.commits) = (row, commits);
+                    state.failovers += 1;
+                }
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("every promise holds", |config, state| {
+            config.violation(state).is_none()
+        })]
+    }
+}

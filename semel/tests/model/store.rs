@@ -1,0 +1,370 @@
+//! The store of the model: a row becomes a record, the production code works on it, and it becomes a row again.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use semel::backend::{Replaced, Written};
+use semel::change::{Action, Draft, DraftState, Replace, Write};
+use semel::decide::{self, Settle};
+use semel::verbs::{self, Claiming, Step};
+use semel::{
+    Ask, Claim, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover, Terms, Timestamp,
+    Token, slot,
+};
+
+use super::mutants::Mutant;
+use super::protocol::Config;
+use super::state::{Message, Op, Reply, Row, Stage, State};
+
+/// The token of an operator.
+pub const OPERATOR: u8 = 99;
+
+const LONG_AGO: Timestamp = Timestamp::from_micros(0);
+const FAR_AHEAD: Timestamp = Timestamp::from_micros(1 << 60);
+
+static KEY: LazyLock<Key> = LazyLock::new(|| Key::new("model", "key").expect("a valid key"));
+static INTENT: LazyLock<Intent> = LazyLock::new(|| Intent::of("run", "", &()).expect("a valid intent"));
+static OWNER: LazyLock<Owner> = LazyLock::new(|| Owner::new("model"));
+
+/// Each fence is a moment later than the one before, as if the clock had moved on.
+fn now(state: &State) -> Timestamp {
+    Timestamp::from_micros(u64::from(state.last_fence) + 1)
+}
+
+fn token(number: u8) -> Token {
+    Token::from_bytes([number; 16])
+}
+
+fn outcome(number: u8) -> Outcome {
+    let status = 200 + u16::from(number);
+    Outcome::new(status).expect("a valid status")
+}
+
+fn record(row: Row) -> Record {
+    Record {
+        key: KEY.clone(),
+        intent: INTENT.clone(),
+        state: match row.stage {
+            Stage::Running => RecordState::Running,
+            Stage::Done => RecordState::Done {
+                outcome: outcome(row.outcome),
+                finished_at: LONG_AGO,
+            },
+            Stage::Released => RecordState::Released,
+        },
+        version: row.version.into(),
+        token: token(row.token),
+        fence: Fence::new(row.fence.into()),
+        attempt: 1,
+        owner: OWNER.clone(),
+        lease_until: if row.lease_over { LONG_AGO } else { FAR_AHEAD },
+        heartbeat_at: LONG_AGO,
+        created_at: LONG_AGO,
+        updated_at: LONG_AGO,
+        expires_at: FAR_AHEAD,
+        note: None,
+    }
+}
+
+fn row(record: &Record, now: Timestamp) -> Row {
+    let small = |number: u64| u8::try_from(number).expect("the model's numbers are small");
+    Row {
+        token: record.token.as_bytes()[0],
+        fence: small(record.fence.get()),
+        stage: match record.state {
+            RecordState::Running => Stage::Running,
+            RecordState::Done { .. } => Stage::Done,
+            RecordState::Released => Stage::Released,
+        },
+        lease_over: record.state != RecordState::Released && record.lease_until <= now,
+        outcome: record
+            .outcome()
+            .map_or(0, |outcome| small(u64::from(outcome.status()) - 200)),
+        version: small(record.version),
+    }
+}
+
+fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
+    Ask {
+        key: KEY.clone(),
+        intent: INTENT.clone(),
+        token: token(message.token),
+        owner: OWNER.clone(),
+        terms: Terms::DEFAULT,
+        takeover: if config.takeover {
+            Takeover::WhenOver
+        } else {
+            Takeover::Never
+        },
+        not_after,
+    }
+}
+
+/// Applies a message to the row, as the memory store would, and gives the reply that the verbs make of it.
+pub fn apply(config: &Config, state: &mut State, message: Message) -> Reply {
+    let (before, commits) = (state.row, state.commits);
+    let now = now(state);
+    let mut slot = state.row.map(record);
+    let reply = match message.op {
+        Op::Claim => open(config, &mut slot, &message, now),
+        Op::Replace { .. } => replace(config, &mut slot, &message, now),
+        Op::Complete | Op::Release | Op::Void => write(config, &mut slot, &message, now),
+    };
+    state.row = slot.as_ref().map(|record| row(record, now));
+    if state.row != before {
+        note(config, state, &message, before);
+        if config.failovers > 0 {
+            state.before_last_write = Some((before, commits));
+        }
+    }
+    reply
+}
+
+/// Shows that the store refuses a claim and a replace after their `not_after`.
+pub fn refuses_after_not_after(config: &Config, state: &State, message: &Message) -> bool {
+    let now = now(state);
+    let mut slot = state.row.map(record);
+    let before = slot.clone();
+    let refused = match message.op {
+        Op::Claim => {
+            let ask = ask(config, message, LONG_AGO);
+            let opened = slot::open(&mut slot, &ask, now);
+            matches!(
+                Claiming::new(&ask, 1).opened(opened, now),
+                Step::Answer(Claim::Late)
+            )
+        }
+        Op::Replace {
+            expected_token,
+            expected_version,
+        } => {
+            let mut late = replacement(config, message, expected_token, expected_version);
+            late.not_after = Some(LONG_AGO);
+            !matches!(slot::replace(&mut slot, &late, now), Replaced::Applied { .. })
+        }
+        _ => false,
+    };
+    refused && slot == before
+}
+
+fn open(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
+    let ask = ask(config, message, FAR_AHEAD);
+    let existed = slot.is_some();
+    let mut opened = slot::open(slot, &ask, now);
+    if config.mutant == Some(Mutant::FenceStartsAnew)
+        && !existed
+        && let semel::backend::Opened::Created { fence, .. } = &mut opened
+        && let Some(record) = slot
+    {
+        *fence = Fence::new(1);
+        record.fence = Fence::new(1);
+    }
+    match Claiming::new(&ask, 1).opened(opened, now) {
+        Step::Replace(replace) => Reply::Seen {
+            token: replace.expected_token.as_bytes()[0],
+            version: replace.expected_version as u8,
+        },
+        Step::Answer(claim) => claim_reply(&claim),
+        step => unreachable!("an open is not followed by {step:?}"),
+    }
+}
+
+fn claim_reply(claim: &Claim) -> Reply {
+    match claim {
+        Claim::Granted(lease) => Reply::Granted(lease.fence().get() as u8),
+        Claim::Done(outcome) => Reply::Done((outcome.status() - 200) as u8),
+        Claim::Running { .. } => Reply::Running,
+        Claim::Held(_) | Claim::Late => Reply::HeldOrLate,
+        other => unreachable!("no request of the model is answered {other:?}"),
+    }
+}
+
+/// What the claim of this message would put in the place of a record with this token and version.
+fn replacement(config: &Config, message: &Message, expected_token: u8, expected_version: u8) -> Replace {
+    let free = Row {
+        token: expected_token,
+        fence: 0,
+        stage: Stage::Released,
+        lease_over: false,
+        outcome: 0,
+        version: 0,
+    };
+    let found = Record {
+        version: expected_version.into(),
+        ..record(free)
+    };
+    let ask = ask(config, message, FAR_AHEAD);
+    let opened = semel::backend::Opened::Found(found);
+    match Claiming::new(&ask, 1).opened(opened, LONG_AGO) {
+        Step::Replace(replace) => replace,
+        // The same token: the replace was sent before the record was released by that token.
+        _ => Replace {
+            key: KEY.clone(),
+            expected_token: token(expected_token),
+            expected_version: expected_version.into(),
+            draft: Draft {
+                intent: INTENT.clone(),
+                state: DraftState::Running,
+                token: token(message.token),
+                attempt: 2,
+                owner: OWNER.clone(),
+                lease: Terms::DEFAULT.lease(),
+                retention: Some(Terms::DEFAULT.retention()),
+                fresh: false,
+                note: None,
+            },
+            not_after: Some(FAR_AHEAD),
+        },
+    }
+}
+
+fn replace(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
+    let Op::Replace {
+        expected_token,
+        expected_version,
+    } = message.op
+    else {
+        unreachable!()
+    };
+    let mut item = replacement(config, message, expected_token, expected_version);
+    if let Some(found) = slot {
+        if matches!(
+            config.mutant,
+            Some(Mutant::ReplaceExpectsNothing | Mutant::ReplaceExpectsVersionOnly)
+        ) {
+            item.expected_token = found.token;
+        }
+        if config.mutant == Some(Mutant::ReplaceExpectsNothing) {
+            item.expected_version = found.version;
+        }
+    }
+    match slot::replace(slot, &item, now) {
+        Replaced::Applied { fence, .. } => Reply::Granted(fence.get() as u8),
+        Replaced::Changed | Replaced::Late => Reply::Changed,
+    }
+}
+
+fn write(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
+    let fence = Fence::new(message.fence.into());
+    let action = match message.op {
+        Op::Complete => Action::Complete {
+            fence,
+            outcome: outcome(message.from as u8 + 1),
+        },
+        Op::Release => Action::Release { fence },
+        _ => Action::Void,
+    };
+    let mut item = Write {
+        key: KEY.clone(),
+        token: token(message.token),
+        action,
+    };
+    mutate(config, slot.as_ref(), &mut item, now);
+    let written = slot::write(slot, &item, now);
+    let applied = matches!(written, Written::Applied);
+    if config.mutant.is_some_and(Mutant::releases_by_deleting) && applied && message.op == Op::Release {
+        *slot = None;
+    }
+    let ack = verbs::acknowledge(&item, &written).expect("no record of the model is locked");
+    // Nobody asks what became of a release or a void, only that it is answered.
+    let stands = if message.op == Op::Complete {
+        ack.stands()
+    } else {
+        applied
+    };
+    if stands { Reply::Stands } else { Reply::Lost }
+}
+
+/// Lets a write match what it should not match.
+fn mutate(config: &Config, found: Option<&Record>, item: &mut Write, now: Timestamp) {
+    let Some(found) = found else { return };
+    let Some(mutant) = config.mutant else { return };
+    let lease_alive = found.lease_until > now;
+    let any_owner = match item.action {
+        Action::Complete { .. } => {
+            mutant == Mutant::CompleteWithoutToken || (mutant == Mutant::CompleteByLease && lease_alive)
+        }
+        Action::Release { .. } => mutant == Mutant::ReleaseWithoutToken,
+        _ => false,
+    };
+    let any_fence = mutant == Mutant::CompleteWithoutFence && item.token == found.token;
+    if any_owner && found.state == RecordState::Running {
+        item.token = found.token;
+    }
+    if (any_owner || any_fence) && found.state == RecordState::Running {
+        match &mut item.action {
+            Action::Complete { fence, .. } => *fence = found.fence,
+            Action::Release { fence } if any_owner => *fence = found.fence,
+            _ => {}
+        }
+    }
+}
+
+/// Keeps the books after a write that changed the row.
+fn note(config: &Config, state: &mut State, message: &Message, before: Option<Row>) {
+    let owner_write = matches!(message.op, Op::Complete | Op::Release | Op::Void);
+    let retires = matches!(message.op, Op::Release | Op::Void);
+    let bit = 1 << message.from;
+    match before {
+        Some(found) if owner_write && found.stage == Stage::Running && found.token != message.token => {
+            state.broken.foreign_write = true;
+        }
+        Some(found) if matches!(message.op, Op::Replace { .. }) => {
+            let live = found.stage == Stage::Running && !found.lease_over;
+            state.broken.live_or_done_replaced |= live || found.stage == Stage::Done;
+        }
+        _ => {}
+    }
+    if owner_write {
+        if message.op == Op::Complete {
+            state.outcomes += 1;
+            state.commits += u8::from(config.transactional);
+        }
+        if config.watch_retired && retires {
+            state.retired |= bit;
+        }
+    } else {
+        let fence = state.row.map_or(0, |row| row.fence);
+        state.broken.retired_token_granted |= state.retired & bit != 0;
+        grant(state, fence);
+    }
+}
+
+fn grant(state: &mut State, fence: u8) {
+    state.broken.fence_not_rising |= fence <= state.last_fence;
+    state.last_fence = state.last_fence.max(fence);
+}
+
+/// What an operator or a hook records about a lost attempt: by `owner`, or that it did not happen.
+pub fn reconcile(state: &mut State, happened: Option<u8>) {
+    let now = now(state);
+    let mut slot = state.row.map(record);
+    let found = slot.clone().expect("there is something to reconcile");
+    let settle = happened.map_or(Settle::Reset, |by| Settle::Resolve(outcome(by)));
+    let draft = decide::settle(Some(&found), found.fence, &settle, "model", token(OPERATOR), now)
+        .expect("a held key can be settled");
+    let item = Replace {
+        key: KEY.clone(),
+        expected_token: found.token,
+        expected_version: found.version,
+        draft,
+        not_after: None,
+    };
+    let replaced = slot::replace(&mut slot, &item, now);
+    assert!(
+        matches!(replaced, Replaced::Applied { .. }),
+        "nothing came between"
+    );
+    state.row = slot.as_ref().map(|record| row(record, now));
+    grant(state, state.row.map_or(0, |row| row.fence));
+    state.outcomes += u8::from(happened.is_some());
+}
+
+/// Whether a record in this stage would be pruned once its retention is over.
+pub fn prunable(row: Row) -> bool {
+    let expired = Record {
+        expires_at: LONG_AGO,
+        ..record(row)
+    };
+    expired.is_expired(LONG_AGO.after(Duration::from_micros(1)))
+}
