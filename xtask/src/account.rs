@@ -1,0 +1,40 @@
+//! The account that servers run under.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// The user and the group `nobody`: Postgres refuses to run as root.
+const NOBODY: u32 = 65534;
+
+/// Our own account, or `nobody` if we are root.
+pub(crate) struct Account {
+    is_root: bool,
+}
+
+impl Account {
+    pub(crate) fn detect() -> Result<Self> {
+        let output = Command::new("id").arg("-u").output().context("could not run `id -u`")?;
+        ensure!(output.status.success(), "`id -u` ended with {}", output.status);
+        Ok(Self { is_root: output.stdout.trim_ascii() == b"0" })
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.is_root
+    }
+
+    /// A command under this account, away from our own surroundings: `nobody` may not enter our folder, and
+    /// variables such as PGPORT would change what a server does.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()));
+        command.current_dir("/").stdin(Stdio::null());
+        if self.is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+}

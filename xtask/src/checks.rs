@@ -1,0 +1,57 @@
+//! What `cargo xtask check` checks, quickest first.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::step::{Steps, cargo, cargo_has, say};
+
+/// Runs the checks up to the first that fails.
+pub(crate) fn all(steps: &mut Steps) -> Result<()> {
+    steps.run("format", &mut cargo(["fmt", "--all", "--check"]))?;
+    let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    steps.run("lint", &mut cargo(lint))?;
+    // Without private items: documenting them would hide links from public text to what the reader cannot
+    // see.
+    let document = ["doc", "--workspace", "--no-deps", "--all-features"];
+    steps.run("documentation", cargo(document).env("RUSTDOCFLAGS", "-D warnings"))?;
+    features(steps)?;
+    dependencies(steps)
+}
+
+/// Checks the library with no feature, then with each alone. Clippy rather than `cargo check`: there,
+/// refusing warnings takes RUSTFLAGS, and a change of those builds every dependency anew.
+fn features(steps: &mut Steps) -> Result<()> {
+    let lint = ["clippy", "--package", "semel", "--no-default-features"];
+    let refuse = ["--", "-D", "warnings"];
+    steps.run("no feature", cargo(lint).args(refuse))?;
+    for feature in features_of("semel")? {
+        let name = format!("feature {feature}");
+        steps.run(&name, cargo(lint).args(["--features", &feature]).args(refuse))?;
+    }
+    Ok(())
+}
+
+/// The features of a package of this workspace, as cargo knows them, so that a new one needs no entry here.
+fn features_of(package: &str) -> Result<Vec<String>> {
+    let output = cargo(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("could not run `cargo metadata`")?;
+    ensure!(output.status.success(), "`cargo metadata`: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).context("could not read `cargo metadata`")?;
+    let features = metadata["packages"]
+        .as_array()
+        .and_then(|packages| packages.iter().find(|candidate| candidate["name"] == package))
+        .and_then(|package| package["features"].as_object())
+        .with_context(|| format!("found no package {package} in `cargo metadata`"))?;
+    Ok(features.keys().cloned().collect())
+}
+
+/// Checks licences and known weaknesses of the dependencies.
+fn dependencies(steps: &mut Steps) -> Result<()> {
+    if !cargo_has("deny") {
+        say("dependencies: left out, as cargo-deny is not installed");
+        return Ok(());
+    }
+    steps.run("dependencies", &mut cargo(["deny", "check"]))
+}

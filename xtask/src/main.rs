@@ -1,0 +1,80 @@
+//! Everything that is run on this workspace besides `cargo build`: `cargo xtask --help` lists it.
+
+mod step;
+
+mod checks;
+mod tests;
+
+mod servers;
+
+mod find;
+mod postgres;
+mod redis;
+
+mod account;
+mod debian;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use step::{Steps, say};
+
+/// Runs the tests and checks of this workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Runs all tests against a real Postgres and a real Redis, which it finds and starts by itself.
+    ///
+    /// Each of the two is looked for in this order: the URL in SEMEL_TEST_POSTGRES_URL or
+    /// SEMEL_TEST_REDIS_URL; an installed server; the Debian package, which is installed when this runs as
+    /// root, and otherwise unpacked into ~/.cache/semel. A server that cannot be found is a failure. Those
+    /// started here listen on Unix sockets in a folder of their own under /tmp, and are gone afterwards,
+    /// however the run ends.
+    Test {
+        /// Handed on to `cargo nextest run`, or to `cargo test` where nextest is not installed; for example
+        /// the name of a test. With arguments the doc tests are left out.
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+
+    /// Checks format, lints, documentation, every feature by itself, and dependencies.
+    ///
+    /// Stops at the first failure. Dependencies are checked by cargo-deny, and only where it is installed.
+    Check,
+
+    /// Runs `check`, then `test`.
+    Ci,
+
+    /// Searches all configurations of the protocol's model, also those too big for `test`. Takes long.
+    Model {
+        /// Only the tests whose name contains this.
+        filter: Option<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    let task = Args::parse().task;
+    let mut steps = Steps::default();
+    let outcome = match task {
+        Task::Test { args } => tests::all(&mut steps, &args),
+        Task::Check => checks::all(&mut steps),
+        Task::Ci => checks::all(&mut steps).and_then(|()| tests::all(&mut steps, &[])),
+        Task::Model { filter } => tests::model(&mut steps, filter),
+    };
+    steps.summary();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("failed: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

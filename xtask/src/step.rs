@@ -1,0 +1,153 @@
+//! A step: one command, run where everybody can see it, and timed.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// The steps so far, with the time each took.
+#[derive(Default)]
+pub(crate) struct Steps(Vec<(String, Duration, bool)>);
+
+impl Steps {
+    /// Runs a command with its output on the terminal. Anything but success is an error.
+    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        let line = command_line(command);
+        say(format_args!("{name}: {line}"));
+        self.time(name, || {
+            let mut leash = Leash::new()?;
+            let mut child = command.spawn().with_context(|| format!("could not run `{line}`"))?;
+            leash.hold(&child)?;
+            let status = child.wait().with_context(|| format!("could not wait for `{line}`"))?;
+            leash.release();
+            if !status.success() {
+                bail!("{name}: ended with {status}");
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes how long `work` takes, and whether it succeeds, under the name of a step.
+    pub(crate) fn time<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let started = Instant::now();
+        let outcome = work();
+        self.0.push((name.to_owned(), started.elapsed(), outcome.is_ok()));
+        outcome
+    }
+
+    /// Says how long each step took.
+    pub(crate) fn summary(&self) {
+        for (name, took, succeeded) in &self.0 {
+            let mark = if *succeeded { "" } else { "  failed" };
+            say(format_args!("{:>8.1} s  {name}{mark}", took.as_secs_f64()));
+        }
+        let total: Duration = self.0.iter().map(|(_, took, _)| *took).sum();
+        say(format_args!("{:>8.1} s  in all", total.as_secs_f64()));
+    }
+}
+
+/// Ends a step whose parent is gone, so that killing xtask leaves no tests behind.
+///
+/// A shell reads from a pipe: first the process of the step, then a line that says that it has ended. If the
+/// pipe ends without that line, then so did xtask.
+struct Leash(Child);
+
+impl Leash {
+    fn new() -> Result<Self> {
+        Command::new("sh")
+            .args(["-c", include_str!("leash.sh"), "xtask"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // In a group of its own, the shell itself is out of reach of Ctrl-C.
+            .process_group(0)
+            .spawn()
+            .map(Self)
+            .context("could not run `sh` to watch over a step")
+    }
+
+    fn hold(&mut self, step: &Child) -> Result<()> {
+        self.write(&step.id().to_string()).context("could not write to the shell that watches over a step")
+    }
+
+    fn release(mut self) {
+        // It fails only if the shell is gone, and then nothing is left to release.
+        let _ = self.write("ended");
+        let _ = self.0.wait();
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        let Some(pipe) = &mut self.0.stdin else {
+            return Ok(());
+        };
+        writeln!(pipe, "{line}")
+    }
+}
+
+/// Prints a line of progress. A closed standard error is no reason to stop.
+pub(crate) fn say(message: impl Display) {
+    let _ = writeln!(io::stderr(), "xtask: {message}");
+}
+
+/// A cargo command on this workspace, by the cargo that runs xtask.
+pub(crate) fn cargo<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(workspace());
+    command
+}
+
+/// Whether an extension such as `nextest` or `deny` is installed.
+pub(crate) fn cargo_has(extension: &str) -> bool {
+    let version = cargo([extension, "--version"]).output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+/// The folder of the workspace. Not the one that xtask was compiled in: cargo takes a target folder that was
+/// moved together with its workspace for up to date.
+pub(crate) fn workspace() -> PathBuf {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let parent = package.and_then(|package| Some(package.parent()?.to_owned()));
+    // Without cargo, which sets the variable, somebody runs the executable by hand.
+    parent.or_else(|| env::current_dir().ok()).unwrap_or_default()
+}
+
+/// The command as it would be typed, with the variables that were set for it.
+fn command_line(command: &Command) -> String {
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        let value = value?;
+        Some(format!("{}={}", name.to_string_lossy(), quoted(value)))
+    });
+    let program = Path::new(command.get_program());
+    let program = program.file_name().unwrap_or(command.get_program());
+    let words: Vec<String> =
+        variables.chain([quoted(program)]).chain(command.get_args().map(quoted)).collect();
+    words.join(" ")
+}
+
+/// A word in the quotes that a shell would need.
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "-_=+./:@%,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod facts {
+    use super::*;
+
+    #[test]
+    fn command_line_can_be_typed_again() {
+        let mut command = Command::new("/opt/rust/bin/cargo");
+        command.args(["test", "it's"]).env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(command_line(&command), r"RUSTDOCFLAGS='-D warnings' cargo test 'it'\''s'");
+    }
+}

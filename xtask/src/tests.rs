@@ -1,0 +1,44 @@
+//! The tests: what is run, and with what around it.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use crate::servers::Servers;
+use crate::step::{Steps, cargo, cargo_has, say};
+
+/// Runs all tests, then the doc tests, with servers around them.
+pub(crate) fn all(steps: &mut Steps, args: &[OsString]) -> Result<()> {
+    let servers = steps.time("servers", Servers::start)?;
+    let outcome = with(steps, &servers, args);
+    let stopped = servers.stop();
+    if let (Err(_), Err(error)) = (&outcome, &stopped) {
+        // The failed test is the answer to the run; a server that died is likely its cause.
+        say(format_args!("{error:#}"));
+    }
+    outcome.and(stopped)
+}
+
+fn with(steps: &mut Steps, servers: &Servers, args: &[OsString]) -> Result<()> {
+    let mut run = if cargo_has("nextest") {
+        cargo(["nextest", "run"])
+    } else {
+        cargo(["test", "--lib", "--bins", "--tests", "--examples"])
+    };
+    run.args(["--workspace", "--exclude", "bench", "--all-features"]).args(args);
+    steps.run("tests", run.envs(servers.urls()))?;
+
+    if !args.is_empty() {
+        say("doc tests: left out, as there are arguments");
+        return Ok(());
+    }
+    let mut doc_tests = cargo(["test", "--doc", "--package", "semel", "--all-features"]);
+    steps.run("doc tests", doc_tests.envs(servers.urls()))
+}
+
+/// Searches every configuration of the model, optimised.
+pub(crate) fn model(steps: &mut Steps, filter: Option<OsString>) -> Result<()> {
+    let mut search = cargo(["test", "--release", "--package", "semel", "--all-features", "--test", "model"]);
+    search.args(["--", "--nocapture"]).args(filter).env("SEMEL_MODEL", "all");
+    steps.run("model", &mut search)
+}
