@@ -76,6 +76,7 @@ pub enum Written {
 /// - An answer is given only when what was written is as durable as the store promises.
 /// - [`StoreError::unavailable`] means that nothing of the call was applied; if that is not known, the error is
 ///   [`StoreError::unknown`].
+/// - An `open` or a `replace` is answered only if no other copy of it can arrive later; else the error is unknown.
 /// - Dropping a future of this trait never leaves an item half applied.
 /// - Only the store's clock is used.
 #[async_trait]

@@ -75,11 +75,7 @@ pub struct Write {
 impl Write {
     /// The owner of this lease does this.
     pub fn by(lease: &Lease, action: impl FnOnce(Fence) -> Action) -> Self {
-        Self {
-            key: lease.key().clone(),
-            token: lease.token(),
-            action: action(lease.fence()),
-        }
+        Self { key: lease.key().clone(), token: lease.token(), action: action(lease.fence()) }
     }
 }
 

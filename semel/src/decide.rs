@@ -70,12 +70,11 @@ pub fn unapplied(found: Option<&Record>, write: &Write) -> Option<Ack> {
     match (&found.state, &write.action) {
         (State::Running, Action::Renew { .. }) if mine => Some(Ack::Repeated),
         (State::Running, _) if mine => None,
-        (
-            State::Done {
-                outcome: recorded, ..
-            },
-            Action::Complete { outcome, .. },
-        ) if mine && recorded == outcome => Some(Ack::Repeated),
+        (State::Done { outcome: recorded, .. }, Action::Complete { outcome, .. })
+            if mine && recorded == outcome =>
+        {
+            Some(Ack::Repeated)
+        }
         (State::Done { .. }, _) => Some(Ack::Finished),
         (State::Released, Action::Release { .. } | Action::Void) if mine => Some(Ack::Repeated),
         (State::Released | State::Running, _) => Some(Ack::Superseded),
@@ -155,18 +154,11 @@ fn attempt(ask: &Ask, attempt: u32) -> Draft {
 }
 
 fn running(found: &Record, now: Timestamp) -> Claim {
-    Claim::Running {
-        since: found.created_at,
-        left: found.lease_left(now),
-    }
+    Claim::Running { since: found.created_at, left: found.lease_left(now) }
 }
 
 fn held(found: &Record) -> Held {
-    Held {
-        since: found.created_at,
-        fence: found.fence,
-        attempt: found.attempt,
-    }
+    Held { since: found.created_at, fence: found.fence, attempt: found.attempt }
 }
 
 #[cfg(test)]

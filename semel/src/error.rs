@@ -39,47 +39,28 @@ impl fmt::Display for Kind {
 impl StoreError {
     /// Nothing was applied; asking again may work.
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Unavailable,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind: Kind::Unavailable, message: message.into(), source: None }
     }
 
     /// It may have been applied or not; ask again with the same token.
     pub fn unknown(message: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Unknown,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind: Kind::Unknown, message: message.into(), source: None }
     }
 
     /// A record cannot be decoded or was written by a newer version. It is never "absent".
     pub fn corrupt(message: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Corrupt,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind: Kind::Corrupt, message: message.into(), source: None }
     }
 
     /// Nothing was applied, and asking again will not help.
     pub fn refused(message: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Refused,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind: Kind::Refused, message: message.into(), source: None }
     }
 
     /// The same with its cause.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self {
-            source: Some(source.into()),
-            ..self
-        }
+        Self { source: Some(source.into()), ..self }
     }
 
     /// Whether asking again may work.

@@ -77,9 +77,7 @@ impl Fingerprint {
         if version != Self::VERSION {
             return Err(FingerprintError::Version { found: version });
         }
-        let digest = digest
-            .try_into()
-            .map_err(|_| FingerprintError::Length { found: digest.len() })?;
+        let digest = digest.try_into().map_err(|_| FingerprintError::Length { found: digest.len() })?;
         Ok(Self { digest })
     }
 
@@ -98,9 +96,7 @@ impl Fingerprint {
         for part in parts {
             frame(part);
         }
-        Self {
-            digest: hash.finalize().into(),
-        }
+        Self { digest: hash.finalize().into() }
     }
 }
 
@@ -122,10 +118,7 @@ pub enum FingerprintError {
     #[error("the body has no canonical JSON form")]
     Json(#[source] serde_json::Error),
     /// The stored fingerprint was made by other rules.
-    #[error(
-        "fingerprint version {found} is not known here, only {}",
-        Fingerprint::VERSION
-    )]
+    #[error("fingerprint version {found} is not known here, only {}", Fingerprint::VERSION)]
     Version {
         /// The stored version.
         found: u8,
@@ -234,16 +227,10 @@ mod tests {
 
     #[test]
     fn version_1_does_not_change() {
-        let hex: String = Fingerprint::of_bytes(b"semel")
-            .as_bytes()
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let hex: String =
+            Fingerprint::of_bytes(b"semel").as_bytes().iter().map(|b| format!("{b:02x}")).collect();
         // printf '\0\0\0\0\0\0\0\5bytes\0\0\0\0\0\0\0\5semel' | sha256sum
-        assert_eq!(
-            hex,
-            "2aac75840408750da898f7e9f3e62da9bcdfc39a4d310fe7c21b91a1272df864"
-        );
+        assert_eq!(hex, "2aac75840408750da898f7e9f3e62da9bcdfc39a4d310fe7c21b91a1272df864");
     }
 
     #[test]
@@ -262,41 +249,18 @@ mod tests {
 
     #[test]
     fn canonical_json_ignores_spelling_only() {
-        assert_eq!(
-            canonical(r#"{"a":1,"b":[1.0,"é"]}"#),
-            canonical("{ \"b\":[1,\"\\u00e9\"],\"a\":1e0 }")
-        );
+        assert_eq!(canonical(r#"{"a":1,"b":[1.0,"é"]}"#), canonical("{ \"b\":[1,\"\\u00e9\"],\"a\":1e0 }"));
         assert_ne!(canonical("[1,2]"), canonical("[2,1]"));
         assert_ne!(canonical("1"), canonical("\"1\""));
     }
 
     #[test]
     fn canonical_json_refuses_what_it_would_blur() {
-        assert!(
-            canonical("9007199254740993")
-                .unwrap_err()
-                .contains("9007199254740993 is beyond 2^53")
-        );
-        assert!(
-            canonical("-9007199254740993")
-                .unwrap_err()
-                .contains("beyond 2^53")
-        );
-        assert!(
-            canonical("123456789012345678901234567890")
-                .unwrap_err()
-                .contains("beyond 2^53")
-        );
-        assert!(
-            canonical(r#"{"a":1,"a":2}"#)
-                .unwrap_err()
-                .contains("same key twice")
-        );
-        assert!(
-            canonical(r#"[{"x":{"a":1,"\u0061":2}}]"#)
-                .unwrap_err()
-                .contains("same key twice")
-        );
+        assert!(canonical("9007199254740993").unwrap_err().contains("9007199254740993 is beyond 2^53"));
+        assert!(canonical("-9007199254740993").unwrap_err().contains("beyond 2^53"));
+        assert!(canonical("123456789012345678901234567890").unwrap_err().contains("beyond 2^53"));
+        assert!(canonical(r#"{"a":1,"a":2}"#).unwrap_err().contains("same key twice"));
+        assert!(canonical(r#"[{"x":{"a":1,"\u0061":2}}]"#).unwrap_err().contains("same key twice"));
         assert!(canonical("{").is_err());
     }
 

@@ -45,11 +45,7 @@ impl Intent {
     /// # Errors
     /// [`IntentError::Text`] if the operation is empty, or either text is too long or holds control characters.
     pub fn new(operation: &str, resource: &str, fingerprint: Fingerprint) -> Result<Self, IntentError> {
-        Ok(Self {
-            operation: OPERATION.check(operation)?,
-            resource: RESOURCE.check(resource)?,
-            fingerprint,
-        })
+        Ok(Self { operation: OPERATION.check(operation)?, resource: RESOURCE.check(resource)?, fingerprint })
     }
 
     /// An intent whose fingerprint is that of a value.
@@ -109,10 +105,7 @@ mod tests {
     fn limits_are_named() {
         let refused = |o: &str, r: &str| Intent::of(o, r, &0).unwrap_err().to_string();
         assert_eq!(refused("", ""), "operation is empty");
-        assert_eq!(
-            refused("x", &"r".repeat(3000)),
-            "resource is 3000 bytes long, the limit is 2048"
-        );
+        assert_eq!(refused("x", &"r".repeat(3000)), "resource is 3000 bytes long, the limit is 2048");
         assert!(refused("a\nb", "").starts_with("operation has the character '\\n'"));
     }
 }

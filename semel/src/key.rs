@@ -7,13 +7,8 @@ use thiserror::Error;
 
 use crate::text::{Rule, TextError};
 
-const REALM: Rule = Rule {
-    part: "realm",
-    min_bytes: 1,
-    max_bytes: Scope::MAX_BYTES,
-    ascii_only: false,
-    outer_spaces: false,
-};
+const REALM: Rule =
+    Rule { part: "realm", min_bytes: 1, max_bytes: Scope::MAX_BYTES, ascii_only: false, outer_spaces: false };
 const PRINCIPAL: Rule = Rule {
     part: "principal",
     min_bytes: 0,
@@ -21,13 +16,8 @@ const PRINCIPAL: Rule = Rule {
     ascii_only: false,
     outer_spaces: false,
 };
-const VALUE: Rule = Rule {
-    part: "key",
-    min_bytes: 1,
-    max_bytes: Key::MAX_BYTES,
-    ascii_only: true,
-    outer_spaces: false,
-};
+const VALUE: Rule =
+    Rule { part: "key", min_bytes: 1, max_bytes: Key::MAX_BYTES, ascii_only: true, outer_spaces: false };
 
 /// Whose key it is.
 ///
@@ -48,10 +38,7 @@ impl Scope {
     /// # Errors
     /// [`KeyError`] if the realm is empty, longer than [`Scope::MAX_BYTES`], or holds control characters.
     pub fn new(realm: &str) -> Result<Self, KeyError> {
-        Ok(Self {
-            realm: REALM.check(realm)?,
-            principal: Arc::from(""),
-        })
+        Ok(Self { realm: REALM.check(realm)?, principal: Arc::from("") })
     }
 
     /// The same realm, for one caller.
@@ -59,10 +46,7 @@ impl Scope {
     /// # Errors
     /// [`KeyError`] if the principal is longer than [`Scope::MAX_BYTES`] or holds control characters.
     pub fn with_principal(self, principal: &str) -> Result<Self, KeyError> {
-        Ok(Self {
-            principal: PRINCIPAL.check(principal)?,
-            ..self
-        })
+        Ok(Self { principal: PRINCIPAL.check(principal)?, ..self })
     }
 
     /// The key with this value in this scope.
@@ -70,10 +54,7 @@ impl Scope {
     /// # Errors
     /// [`KeyError`] if the value is not 1 to 255 printable ASCII characters without a space at either end.
     pub fn key(&self, value: &str) -> Result<Key, KeyError> {
-        Ok(Key {
-            scope: self.clone(),
-            value: VALUE.check(value)?,
-        })
+        Ok(Key { scope: self.clone(), value: VALUE.check(value)? })
     }
 
     /// The tenant or service.
@@ -154,27 +135,16 @@ mod tests {
     use super::*;
 
     fn refused(value: &str) -> String {
-        Key::new("r", value)
-            .expect_err("this key breaks a limit")
-            .to_string()
+        Key::new("r", value).expect_err("this key breaks a limit").to_string()
     }
 
     #[test]
     fn a_key_is_1_to_255_printable_ascii_characters() {
-        for good in [
-            "a",
-            "8e03978e-40d5",
-            "urn:x/y,z=:+",
-            "two words",
-            &"k".repeat(255),
-        ] {
+        for good in ["a", "8e03978e-40d5", "urn:x/y,z=:+", "two words", &"k".repeat(255)] {
             assert_eq!(Key::new("r", good).expect("a valid key").value(), good);
         }
         assert_eq!(refused(""), "key is empty");
-        assert_eq!(
-            refused(&"k".repeat(256)),
-            "key is 256 bytes long, the limit is 255"
-        );
+        assert_eq!(refused(&"k".repeat(256)), "key is 256 bytes long, the limit is 255");
         assert_eq!(
             refused("a\tb"),
             "key has the character '\\t' at byte 1; allowed are printable ASCII characters"

@@ -50,10 +50,7 @@ impl FromStr for Token {
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
         let hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        let number = u128::from_str_radix(text, 16)
-            .ok()
-            .filter(|_| hex)
-            .ok_or(TokenError)?;
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| hex).ok_or(TokenError)?;
         Ok(Self(number.to_be_bytes()))
     }
 }
@@ -110,14 +107,7 @@ pub struct Lease {
 impl Lease {
     /// A lease as a store grants it.
     pub fn new(key: Key, token: Token, fence: Fence, attempt: u32, deadline: Timestamp) -> Self {
-        Self {
-            key,
-            token,
-            fence,
-            attempt,
-            deadline,
-            lost: None,
-        }
+        Self { key, token, fence, attempt, deadline, lost: None }
     }
 
     /// The key.
@@ -169,13 +159,7 @@ impl Lease {
     /// The same lease with a signal that tells its holder of the loss.
     pub(crate) fn with_alarm(self) -> (Self, watch::Sender<bool>) {
         let (alarm, lost) = watch::channel(false);
-        (
-            Self {
-                lost: Some(lost),
-                ..self
-            },
-            alarm,
-        )
+        (Self { lost: Some(lost), ..self }, alarm)
     }
 }
 
@@ -200,13 +184,7 @@ mod tests {
         let token = Token::random();
         assert_eq!(token.to_string().parse(), Ok(token));
         assert_ne!(token, Token::random());
-        for bad in [
-            "",
-            "12",
-            &"g".repeat(32),
-            &"+".repeat(32),
-            "+0000000000000000000000000000000",
-        ] {
+        for bad in ["", "12", &"g".repeat(32), &"+".repeat(32), "+0000000000000000000000000000000"] {
             assert_eq!(bad.parse::<Token>(), Err(TokenError), "{bad}");
         }
     }

@@ -60,15 +60,7 @@ impl MemoryStore {
     pub fn with_capacity(capacity: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
         let (count, hasher) = (AtomicUsize::new(0), RandomState::new());
-        Self {
-            shared: Arc::new(Shared {
-                shards,
-                hasher,
-                count,
-                capacity,
-                clock: MemoryClock::new(),
-            }),
-        }
+        Self { shared: Arc::new(Shared { shards, hasher, count, capacity, clock: MemoryClock::new() }) }
     }
 
     /// The clock by which this store decides; tests can move it.
@@ -83,10 +75,7 @@ impl MemoryStore {
 
     fn answer<I, T>(&self, items: &[I], mut each: impl FnMut(&I, Timestamp) -> T) -> Answers<T> {
         let now = self.shared.clock.now();
-        Answers {
-            now,
-            items: items.iter().map(|item| each(item, now)).collect(),
-        }
+        Answers { now, items: items.iter().map(|item| each(item, now)).collect() }
     }
 
     /// Refuses claims of new keys when there is no room for them; the others can still be answered.
@@ -96,9 +85,7 @@ impl MemoryStore {
         if fits || asks.iter().all(|ask| self.slots(&ask.key).contains_key(&ask.key)) {
             return Ok(());
         }
-        Err(StoreError::unavailable(format!(
-            "memory holds {capacity} records, the limit; prune or raise it"
-        )))
+        Err(StoreError::unavailable(format!("memory holds {capacity} records, the limit; prune or raise it")))
     }
 }
 
@@ -146,21 +133,13 @@ impl Backend for MemoryStore {
 
     async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
         Ok(self.answer(items, |item, now| {
-            slot::replace(
-                self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None),
-                item,
-                now,
-            )
+            slot::replace(self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None), item, now)
         }))
     }
 
     async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
         Ok(self.answer(items, |item, now| {
-            slot::write(
-                self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None),
-                item,
-                now,
-            )
+            slot::write(self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None), item, now)
         }))
     }
 
@@ -209,17 +188,12 @@ impl Backend for MemoryStore {
             let mut slots = shard.slots();
             let before = slots.len();
             slots.retain(|key, slot| {
-                let of_realm = prune
-                    .realm
-                    .as_deref()
-                    .is_none_or(|realm| realm == key.scope().realm());
+                let of_realm = prune.realm.as_deref().is_none_or(|realm| realm == key.scope().realm());
                 let goes = left > 0 && of_realm && slot.as_ref().is_some_and(|record| record.is_expired(now));
                 left -= usize::from(goes);
                 !goes
             });
-            self.shared
-                .count
-                .fetch_sub(before - slots.len(), Ordering::Relaxed);
+            self.shared.count.fetch_sub(before - slots.len(), Ordering::Relaxed);
         }
         Ok(u64::from(prune.limit) - left as u64)
     }
@@ -228,12 +202,7 @@ impl Backend for MemoryStore {
 /// The order of a listing is that of the keys, and a cursor is the last key of its page.
 fn cursor(key: &Key) -> Cursor {
     let scope = key.scope();
-    Cursor::new(format!(
-        "{}\n{}\n{}",
-        scope.realm(),
-        scope.principal(),
-        key.value()
-    ))
+    Cursor::new(format!("{}\n{}\n{}", scope.realm(), scope.principal(), key.value()))
 }
 
 fn position(cursor: &Cursor) -> Result<Key, StoreError> {
@@ -272,14 +241,12 @@ impl MemoryClock {
 
     /// Moves the clock on, as if this much time had passed.
     pub fn advance(&self, by: Duration) {
-        self.moved_micros
-            .fetch_add(by.as_micros() as i64, Ordering::Relaxed);
+        self.moved_micros.fetch_add(by.as_micros() as i64, Ordering::Relaxed);
     }
 
     /// Sets the clock back, as a broken time server would.
     pub fn set_back(&self, by: Duration) {
-        self.moved_micros
-            .fetch_sub(by.as_micros() as i64, Ordering::Relaxed);
+        self.moved_micros.fetch_sub(by.as_micros() as i64, Ordering::Relaxed);
     }
 }
 
@@ -289,12 +256,7 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_back_to_its_key() {
-        let key = Scope::new("realm")
-            .unwrap()
-            .with_principal("")
-            .unwrap()
-            .key("a b")
-            .unwrap();
+        let key = Scope::new("realm").unwrap().with_principal("").unwrap().key("a b").unwrap();
         assert_eq!(position(&cursor(&key)).unwrap(), key);
         assert!(position(&Cursor::new("nonsense")).is_err());
     }

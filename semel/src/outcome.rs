@@ -10,20 +10,10 @@ use thiserror::Error;
 
 use crate::text::{Rule, TextError};
 
-const SUBTYPE: Rule = Rule {
-    part: "subtype",
-    min_bytes: 1,
-    max_bytes: 64,
-    ascii_only: true,
-    outer_spaces: false,
-};
-const HEADER_NAME: Rule = Rule {
-    part: "header name",
-    min_bytes: 1,
-    max_bytes: 255,
-    ascii_only: true,
-    outer_spaces: false,
-};
+const SUBTYPE: Rule =
+    Rule { part: "subtype", min_bytes: 1, max_bytes: 64, ascii_only: true, outer_spaces: false };
+const HEADER_NAME: Rule =
+    Rule { part: "header name", min_bytes: 1, max_bytes: 255, ascii_only: true, outer_spaces: false };
 
 /// What an attempt came to: status, headers, body, and a subtype such as `already_exists`.
 ///
@@ -51,12 +41,7 @@ impl Outcome {
         if !(100..=999).contains(&status) {
             return Err(OutcomeError::Status { found: status });
         }
-        Ok(Self {
-            status,
-            subtype: None,
-            headers: Arc::from([]),
-            body: Some(Bytes::new()),
-        })
+        Ok(Self { status, subtype: None, headers: Arc::from([]), body: Some(Bytes::new()) })
     }
 
     /// A status 200 with the value as a JSON body.
@@ -77,15 +62,9 @@ impl Outcome {
     pub fn with_body(self, body: impl Into<Bytes>) -> Result<Self, OutcomeError> {
         let body = body.into();
         if body.len() > Self::MAX_BODY_BYTES {
-            return Err(OutcomeError::Body {
-                bytes: body.len(),
-                limit: Self::MAX_BODY_BYTES,
-            });
+            return Err(OutcomeError::Body { bytes: body.len(), limit: Self::MAX_BODY_BYTES });
         }
-        Ok(Self {
-            body: Some(body),
-            ..self
-        })
+        Ok(Self { body: Some(body), ..self })
     }
 
     /// The same without its body, for one that is too large to keep or was streamed.
@@ -111,15 +90,9 @@ impl Outcome {
             kept.push((Box::from(name), value));
         }
         if bytes > Self::MAX_HEADER_BYTES {
-            return Err(OutcomeError::Headers {
-                bytes,
-                limit: Self::MAX_HEADER_BYTES,
-            });
+            return Err(OutcomeError::Headers { bytes, limit: Self::MAX_HEADER_BYTES });
         }
-        Ok(Self {
-            headers: kept.into(),
-            ..self
-        })
+        Ok(Self { headers: kept.into(), ..self })
     }
 
     /// The same with a subtype, a word for programs that tells apart what the status does not.
@@ -127,10 +100,7 @@ impl Outcome {
     /// # Errors
     /// [`OutcomeError::Text`] if it is not 1 to 64 printable ASCII characters.
     pub fn with_subtype(self, subtype: &str) -> Result<Self, OutcomeError> {
-        Ok(Self {
-            subtype: Some(SUBTYPE.check(subtype)?),
-            ..self
-        })
+        Ok(Self { subtype: Some(SUBTYPE.check(subtype)?), ..self })
     }
 
     /// The status, as in HTTP.
@@ -222,15 +192,9 @@ mod tests {
     #[test]
     fn limits_are_named() {
         let ok = Outcome::new(200).unwrap();
+        assert_eq!(Outcome::new(42).unwrap_err().to_string(), "status 42 is not within 100 to 999");
         assert_eq!(
-            Outcome::new(42).unwrap_err().to_string(),
-            "status 42 is not within 100 to 999"
-        );
-        assert_eq!(
-            ok.clone()
-                .with_body(vec![0; Outcome::MAX_BODY_BYTES + 1])
-                .unwrap_err()
-                .to_string(),
+            ok.clone().with_body(vec![0; Outcome::MAX_BODY_BYTES + 1]).unwrap_err().to_string(),
             "body is 16777217 bytes long, the limit is 16777216"
         );
         let long = Bytes::from(vec![b'x'; Outcome::MAX_HEADER_BYTES]);
@@ -246,19 +210,13 @@ mod tests {
         let empty = Outcome::new(204).unwrap();
         assert_eq!(empty.body().map(|b| b.len()), Some(0));
         assert_ne!(empty, empty.clone().without_body());
-        assert!(matches!(
-            empty.without_body().parse::<u8>(),
-            Err(OutcomeError::Omitted)
-        ));
+        assert!(matches!(empty.without_body().parse::<u8>(), Err(OutcomeError::Omitted)));
     }
 
     #[test]
     fn repeated_headers_keep_their_order() {
         let link = |n: &'static str| ("link", Bytes::from_static(n.as_bytes()));
-        let outcome = Outcome::new(200)
-            .unwrap()
-            .with_headers([link("b"), link("a")])
-            .unwrap();
+        let outcome = Outcome::new(200).unwrap().with_headers([link("b"), link("a")]).unwrap();
         let values: Vec<_> = outcome.headers().map(|(_, value)| value.to_vec()).collect();
         assert_eq!(values, [b"b", b"a"]);
     }

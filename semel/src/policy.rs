@@ -63,19 +63,13 @@ impl Policy {
     /// The next attempt takes over when the lease is over. The handler starts at most once plus the leases that
     /// ran out; its effects must bear that, or be deduplicated by key or fence.
     pub fn retry() -> Self {
-        Self {
-            after_crash: AfterCrash::Retry,
-            ..Self::hold()
-        }
+        Self { after_crash: AfterCrash::Retry, ..Self::hold() }
     }
 
     /// As [`Policy::retry`], for handlers that record their outcome in the transaction of their effect: effects
     /// are committed exactly once.
     pub fn transactional() -> Self {
-        Self {
-            after_crash: AfterCrash::Transactional,
-            ..Self::hold()
-        }
+        Self { after_crash: AfterCrash::Transactional, ..Self::hold() }
     }
 
     /// For how long an attempt may run without being heard of; 30 s unless set.
@@ -83,10 +77,7 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] if it breaks a limit of [`Terms::new`].
     pub fn with_lease(self, lease: Duration) -> Result<Self, PolicyError> {
-        Ok(Self {
-            terms: Terms::new(lease, self.terms.retention())?,
-            ..self
-        })
+        Ok(Self { terms: Terms::new(lease, self.terms.retention())?, ..self })
     }
 
     /// For how long an outcome is kept; 24 h unless set.
@@ -94,10 +85,7 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] if it is shorter than the lease or longer than [`Terms::MAX_RETENTION`].
     pub fn with_retention(self, retention: Duration) -> Result<Self, PolicyError> {
-        Ok(Self {
-            terms: Terms::new(self.terms.lease(), retention)?,
-            ..self
-        })
+        Ok(Self { terms: Terms::new(self.terms.lease(), retention)?, ..self })
     }
 
     /// For how long a store that does not answer is asked again before the caller is told; 2 s unless set.
@@ -124,15 +112,9 @@ impl Policy {
     /// [`PolicyError::Body`] if it is more than [`Outcome::MAX_BODY_BYTES`].
     pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Result<Self, PolicyError> {
         if max_body_bytes > Outcome::MAX_BODY_BYTES {
-            return Err(PolicyError::Body {
-                bytes: max_body_bytes,
-                limit: Outcome::MAX_BODY_BYTES,
-            });
+            return Err(PolicyError::Body { bytes: max_body_bytes, limit: Outcome::MAX_BODY_BYTES });
         }
-        Ok(Self {
-            max_body_bytes,
-            ..self
-        })
+        Ok(Self { max_body_bytes, ..self })
     }
 
     /// What happens after a crash.
@@ -197,37 +179,19 @@ mod tests {
     #[test]
     fn limits_are_named() {
         let lease = |d| Policy::hold().with_lease(d).unwrap_err().to_string();
-        assert_eq!(
-            lease(Duration::ZERO),
-            "lease of 0ns is not within 100ms to 86400s"
-        );
-        assert_eq!(
-            lease(secs(86_401)),
-            "lease of 86401s is not within 100ms to 86400s"
-        );
+        assert_eq!(lease(Duration::ZERO), "lease of 0ns is not within 100ms to 86400s");
+        assert_eq!(lease(secs(86_401)), "lease of 86401s is not within 100ms to 86400s");
         assert_eq!(
             Policy::hold().with_retention(secs(29)).unwrap_err().to_string(),
             "retention of 29s is shorter than the lease of 30s; set the lease first"
         );
         assert_eq!(
-            Policy::hold()
-                .with_retention(secs(u64::MAX))
-                .unwrap_err()
-                .to_string(),
-            format!(
-                "retention of {:?} is not within 30s to 315360000s",
-                secs(u64::MAX)
-            )
+            Policy::hold().with_retention(secs(u64::MAX)).unwrap_err().to_string(),
+            format!("retention of {:?} is not within 30s to 315360000s", secs(u64::MAX))
         );
         assert_eq!(
-            Policy::hold()
-                .with_max_body_bytes(usize::MAX)
-                .unwrap_err()
-                .to_string(),
-            format!(
-                "a body limit of {} bytes is over the highest, 16777216",
-                usize::MAX
-            )
+            Policy::hold().with_max_body_bytes(usize::MAX).unwrap_err().to_string(),
+            format!("a body limit of {} bytes is over the highest, 16777216", usize::MAX)
         );
         assert!(Policy::hold().with_wait(secs(301)).is_err());
         assert!(Policy::hold().with_patience(secs(61)).is_err());

@@ -119,13 +119,7 @@ impl Record {
 
     /// The lease of the attempt that runs, or ran last.
     pub fn lease(&self) -> Lease {
-        Lease::new(
-            self.key.clone(),
-            self.token,
-            self.fence,
-            self.attempt,
-            self.lease_until,
-        )
+        Lease::new(self.key.clone(), self.token, self.fence, self.attempt, self.lease_until)
     }
 
     /// Whether this token and fence own the record: the only ones that may write to it, while it runs.
@@ -165,9 +159,6 @@ impl Note {
 
     /// A note of this moment; control characters become spaces, what is too long is cut off.
     pub fn new(at: Timestamp, text: &str) -> Self {
-        Self {
-            at,
-            text: text::shorten(text, Self::MAX_BYTES),
-        }
+        Self { at, text: text::shorten(text, Self::MAX_BYTES) }
     }
 }

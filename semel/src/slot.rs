@@ -35,10 +35,7 @@ pub fn open(slot: &mut Option<Record>, ask: &Ask, now: Timestamp) -> Opened {
         expires_at: now.after(ask.terms.retention()),
         note: None,
     };
-    let created = Opened::Created {
-        fence: record.fence,
-        lease_until: record.lease_until,
-    };
+    let created = Opened::Created { fence: record.fence, lease_until: record.lease_until };
     *slot = Some(record);
     created
 }
@@ -55,10 +52,7 @@ pub fn replace(slot: &mut Option<Record>, item: &Replace, now: Timestamp) -> Rep
         return Replaced::Late;
     }
     let record = redraft(found, &item.key, &item.draft, now);
-    let applied = Replaced::Applied {
-        fence: record.fence,
-        lease_until: record.lease_until,
-    };
+    let applied = Replaced::Applied { fence: record.fence, lease_until: record.lease_until };
     *slot = Some(record);
     applied
 }
@@ -70,10 +64,7 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
         intent: draft.intent.clone(),
         state: match &draft.state {
             DraftState::Running => State::Running,
-            DraftState::Done(outcome) => State::Done {
-                outcome: outcome.clone(),
-                finished_at: now,
-            },
+            DraftState::Done(outcome) => State::Done { outcome: outcome.clone(), finished_at: now },
             DraftState::Released => State::Released,
         },
         version: found.version + 1,
@@ -85,9 +76,7 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
         heartbeat_at: now,
         created_at: if draft.fresh { now } else { found.created_at },
         updated_at: now,
-        expires_at: draft
-            .retention
-            .map_or(found.expires_at, |retention| now.after(retention)),
+        expires_at: draft.retention.map_or(found.expires_at, |retention| now.after(retention)),
         note: draft.note.as_ref().map(|text| Note::new(now, text)).or(kept_note),
     }
 }
@@ -107,10 +96,7 @@ pub fn write(slot: &mut Option<Record>, item: &Write, now: Timestamp) -> Written
             found.heartbeat_at = now;
         }
         Action::Complete { outcome, .. } => {
-            found.state = State::Done {
-                outcome: outcome.clone(),
-                finished_at: now,
-            };
+            found.state = State::Done { outcome: outcome.clone(), finished_at: now };
         }
         Action::Release { .. } | Action::Void => found.state = State::Released,
         Action::Abandon { note, .. } => {

@@ -25,6 +25,9 @@ use crate::time::Timestamp;
 /// - **The store's clock decides.** `None` is never "expired".
 /// - **Errors are honest.** An error that is not [`StoreError::is_unknown`] means that nothing was applied. A
 ///   record that is not understood is an error, never "absent".
+/// - **No stray copies.** A claim is answered only if no other copy of it can arrive later. A store that has sent
+///   one again by itself, over a new connection say, and cannot rule that out, answers with an unknown error: the
+///   caller then knows that it has to void the token in the end.
 /// - **Cancel-safe.** Dropping a future neither releases a key nor leaves a write half applied.
 ///
 /// The conformance suite (feature `conformance`) checks a store against this contract. There are no default
@@ -76,10 +79,7 @@ pub struct Prune {
 
 impl Default for Prune {
     fn default() -> Self {
-        Self {
-            realm: None,
-            limit: 1_000,
-        }
+        Self { realm: None, limit: 1_000 }
     }
 }
 

@@ -22,10 +22,8 @@ impl Terms {
     pub const MAX_RETENTION: Duration = Duration::from_secs(3650 * 24 * 3600);
 
     /// A lease of 30 s and a retention of 24 h.
-    pub const DEFAULT: Self = Self {
-        lease: Duration::from_secs(30),
-        retention: Duration::from_secs(24 * 3600),
-    };
+    pub const DEFAULT: Self =
+        Self { lease: Duration::from_secs(30), retention: Duration::from_secs(24 * 3600) };
 
     /// Terms within the limits.
     ///
@@ -59,16 +57,7 @@ pub(crate) fn within(
     min: Duration,
     max: Duration,
 ) -> Result<(), TermsError> {
-    if (min..=max).contains(&found) {
-        Ok(())
-    } else {
-        Err(TermsError::Range {
-            what,
-            found,
-            min,
-            max,
-        })
-    }
+    if (min..=max).contains(&found) { Ok(()) } else { Err(TermsError::Range { what, found, min, max }) }
 }
 
 /// A duration that breaks a limit; the message names it.

@@ -64,11 +64,7 @@ impl Rule {
             return Err(TextError::Empty { part });
         }
         if text.len() > self.max_bytes {
-            return Err(TextError::TooLong {
-                part,
-                bytes: text.len(),
-                limit: self.max_bytes,
-            });
+            return Err(TextError::TooLong { part, bytes: text.len(), limit: self.max_bytes });
         }
         let allowed = if self.ascii_only {
             "printable ASCII characters"
@@ -77,12 +73,7 @@ impl Rule {
         };
         let refused = |c: char| c.is_control() || (self.ascii_only && !c.is_ascii());
         if let Some((at, found)) = text.char_indices().find(|(_, c)| refused(*c)) {
-            return Err(TextError::Character {
-                part,
-                found,
-                at,
-                allowed,
-            });
+            return Err(TextError::Character { part, found, at, allowed });
         }
         if !self.outer_spaces && (text.starts_with(' ') || text.ends_with(' ')) {
             return Err(TextError::OuterSpace { part });
@@ -95,10 +86,7 @@ impl Rule {
 /// the limit is cut off.
 pub(crate) fn shorten(text: &str, max_bytes: usize) -> Arc<str> {
     let end = text.floor_char_boundary(max_bytes);
-    let clean: String = text[..end]
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let clean: String = text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     Arc::from(clean)
 }
 

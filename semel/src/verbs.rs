@@ -56,11 +56,7 @@ pub enum Step {
 impl<'a> Claiming<'a> {
     /// A claim that looks at most this many times; it begins with an open.
     pub fn new(ask: &'a Ask, tries: u32) -> Self {
-        Self {
-            ask,
-            tries_left: tries,
-            seen: None,
-        }
+        Self { ask, tries_left: tries, seen: None }
     }
 
     /// The open was answered.
@@ -80,11 +76,7 @@ impl<'a> Claiming<'a> {
                         not_after: Some(self.ask.not_after),
                         draft,
                     };
-                    self.seen = Some(Seen {
-                        record,
-                        now,
-                        attempt: replace.draft.attempt,
-                    });
+                    self.seen = Some(Seen { record, now, attempt: replace.draft.attempt });
                     Step::Replace(replace)
                 }
             },
@@ -111,13 +103,7 @@ impl<'a> Claiming<'a> {
     }
 
     fn granted(&self, fence: Fence, attempt: u32, deadline: Timestamp) -> Claim {
-        Claim::Granted(Lease::new(
-            self.ask.key.clone(),
-            self.ask.token,
-            fence,
-            attempt,
-            deadline,
-        ))
+        Claim::Granted(Lease::new(self.ask.key.clone(), self.ask.token, fence, attempt, deadline))
     }
 }
 
@@ -132,11 +118,7 @@ pub fn acknowledge(write: &Write, written: &Written) -> Result<Ack, StoreError> 
 
 /// What a void came to: only one that the store saw after the claim's `not_after` is final.
 pub fn voided(not_after: Timestamp, now: Timestamp) -> Void {
-    if now > not_after {
-        Void::Settled
-    } else {
-        Void::Early(not_after.since(now) + Duration::from_millis(1))
-    }
+    if now > not_after { Void::Settled } else { Void::Early(not_after.since(now) + Duration::from_millis(1)) }
 }
 
 #[async_trait]
@@ -174,22 +156,11 @@ impl<B: Backend> Store for B {
     }
 
     async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError> {
-        send(
-            self,
-            Write::by(lease, |fence| Action::Renew { fence, lease: length }),
-        )
-        .await
+        send(self, Write::by(lease, |fence| Action::Renew { fence, lease: length })).await
     }
 
     async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
-        send(
-            self,
-            Write::by(lease, |fence| Action::Complete {
-                fence,
-                outcome: outcome.clone(),
-            }),
-        )
-        .await
+        send(self, Write::by(lease, |fence| Action::Complete { fence, outcome: outcome.clone() })).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<Ack, StoreError> {
@@ -202,11 +173,7 @@ impl<B: Backend> Store for B {
     }
 
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
-        let write = Write {
-            key: key.clone(),
-            token,
-            action: Action::Void,
-        };
+        let write = Write { key: key.clone(), token, action: Action::Void };
         let (now, written) = one(self.write(std::slice::from_ref(&write)).await?)?;
         // Whose the record is does not matter here, only whether it can be this token's; and it is if it is locked.
         let _whose = acknowledge(&write, &written)?;
@@ -220,10 +187,7 @@ impl<B: Backend> Store for B {
 
     async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let Answers { now, items } = self.read(keys).await?;
-        Ok(items
-            .into_iter()
-            .map(|found| found.filter(|record| !record.is_expired(now)))
-            .collect())
+        Ok(items.into_iter().map(|found| found.filter(|record| !record.is_expired(now))).collect())
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
@@ -238,11 +202,7 @@ impl<B: Backend> Inspect for B {
     }
 
     async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
-        self.scan(&Query {
-            phase: Some(Phase::Held),
-            ..query.clone()
-        })
-        .await
+        self.scan(&Query { phase: Some(Phase::Held), ..query.clone() }).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -273,9 +233,7 @@ fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
     let Answers { now, mut items } = answers;
     match (items.pop(), items.is_empty()) {
         (Some(item), true) => Ok((now, item)),
-        _ => Err(StoreError::unknown(
-            "one item was sent, and there was not one answer",
-        )),
+        _ => Err(StoreError::unknown("one item was sent, and there was not one answer")),
     }
 }
 
@@ -313,7 +271,5 @@ async fn settle<B: Backend>(
             return Ok(Change::Applied);
         }
     }
-    Err(StoreError::unavailable(format!(
-        "{key:?} changed {TRIES} times while it was to be settled"
-    )))
+    Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times while it was to be settled")))
 }

@@ -16,15 +16,9 @@ const MANY: usize = 32;
 pub async fn a_new_key_is_granted(on: &Subject) {
     let ask = on.ask(&key()).await;
     let lease = on.granted(&ask).await;
-    assert_eq!(
-        (lease.key(), lease.token(), lease.attempt()),
-        (&ask.key, ask.token, 1)
-    );
+    assert_eq!((lease.key(), lease.token(), lease.attempt()), (&ask.key, ask.token, 1));
     let now = on.store.now().await.expect("the store tells its time");
-    assert!(
-        lease.deadline() <= now.after(on.lease),
-        "the deadline is at most a lease away"
-    );
+    assert!(lease.deadline() <= now.after(on.lease), "the deadline is at most a lease away");
     assert!(lease.deadline() > now, "the deadline is ahead");
 }
 
@@ -33,14 +27,8 @@ pub async fn a_done_key_is_replayed(on: &Subject) {
     let (ask, _) = on.done().await;
     for _ in 0..2 {
         for store in [&on.store, &on.peer] {
-            let claim = store
-                .claim(&takeover(&ask))
-                .await
-                .expect("the store answers a claim");
-            assert!(
-                matches!(&claim, Claim::Done(replayed) if *replayed == outcome(1)),
-                "{claim:?}"
-            );
+            let claim = store.claim(&takeover(&ask)).await.expect("the store answers a claim");
+            assert!(matches!(&claim, Claim::Done(replayed) if *replayed == outcome(1)), "{claim:?}");
         }
         on.pass(on.lease).await;
     }
@@ -49,14 +37,8 @@ pub async fn a_done_key_is_replayed(on: &Subject) {
 /// While an attempt runs, everyone else hears that it does, and for how long its lease is good.
 pub async fn a_running_key_is_running(on: &Subject) {
     let (ask, lease) = on.running().await;
-    let claim = on
-        .peer
-        .claim(&takeover(&ask))
-        .await
-        .expect("the store answers a claim");
-    let Claim::Running { since, left } = claim else {
-        panic!("{claim:?}")
-    };
+    let claim = on.peer.claim(&takeover(&ask)).await.expect("the store answers a claim");
+    let Claim::Running { since, left } = claim else { panic!("{claim:?}") };
     assert!(left > Duration::ZERO && left <= on.lease, "{left:?} are left");
     assert!(since < lease.deadline());
 }
@@ -65,17 +47,11 @@ pub async fn a_running_key_is_running(on: &Subject) {
 pub async fn another_intent_is_a_mismatch(on: &Subject) {
     let held = on.held().await;
     for (ask, _) in [on.running().await, on.done().await, on.released().await, held] {
-        let other = Ask {
-            takeover: Takeover::WhenOver,
-            ..other_intent(&ask)
-        };
+        let other = Ask { takeover: Takeover::WhenOver, ..other_intent(&ask) };
         assert!(matches!(on.claim(&other).await, Claim::Mismatch));
     }
     let (ask, _) = on.running().await;
-    let same_token = Ask {
-        intent: intent(2),
-        ..ask
-    };
+    let same_token = Ask { intent: intent(2), ..ask };
     assert!(matches!(on.claim(&same_token).await, Claim::Mismatch));
 }
 
@@ -83,11 +59,7 @@ pub async fn another_intent_is_a_mismatch(on: &Subject) {
 pub async fn a_mismatch_does_not_poison(on: &Subject) {
     let (ask, lease) = on.running().await;
     assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch));
-    let ack = on
-        .store
-        .complete(&lease, &outcome(1))
-        .await
-        .expect("the store answers a complete");
+    let ack = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
     assert_eq!(ack, Ack::Applied);
     assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch));
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(_)));
@@ -98,9 +70,7 @@ pub async fn a_claim_sent_again_is_granted_with_the_same_fence(on: &Subject) {
     let (ask, lease) = on.running().await;
     for store in [&on.store, &on.peer] {
         let claim = store.claim(&ask).await.expect("the store answers a claim");
-        let Claim::Granted(same) = claim else {
-            panic!("{claim:?}")
-        };
+        let Claim::Granted(same) = claim else { panic!("{claim:?}") };
         assert_eq!((same.fence(), same.attempt()), (lease.fence(), lease.attempt()));
     }
     on.pass(on.lease).await;
@@ -115,10 +85,7 @@ pub async fn a_late_claim_is_refused(on: &Subject) {
     let not_after = on.store.now().await.expect("the store tells its time");
     on.pass(on.lease).await;
     for ask in [&fresh, &released, &held] {
-        let late = Ask {
-            not_after,
-            ..takeover(ask)
-        };
+        let late = Ask { not_after, ..takeover(ask) };
         assert!(matches!(on.claim(&late).await, Claim::Late));
     }
     let found = on.store.find(&fresh.key).await.expect("the store answers a find");
@@ -139,31 +106,16 @@ pub async fn a_released_key_is_granted_to_another_token(on: &Subject) {
 pub async fn a_released_token_never_claims_again(on: &Subject) {
     let (ask, _) = on.released().await;
     assert!(matches!(on.claim(&ask).await, Claim::Late));
-    assert!(matches!(
-        on.claim(&Ask {
-            intent: intent(2),
-            ..ask.clone()
-        })
-        .await,
-        Claim::Late
-    ));
+    assert!(matches!(on.claim(&Ask { intent: intent(2), ..ask.clone() }).await, Claim::Late));
     let _next = on.granted(&again(&ask)).await;
 }
 
 /// A claim that was given up is taken back by its token alone, and the key is free.
 pub async fn a_void_frees_an_unanswered_claim(on: &Subject) {
     let (ask, lease) = on.running().await;
-    let void = on
-        .peer
-        .void(&ask.key, ask.token, ask.not_after)
-        .await
-        .expect("the store answers a void");
+    let void = on.peer.void(&ask.key, ask.token, ask.not_after).await.expect("the store answers a void");
     assert!(matches!(void, Void::Early(_)));
-    let ack = on
-        .store
-        .complete(&lease, &outcome(1))
-        .await
-        .expect("the store answers a complete");
+    let ack = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
     assert_eq!(ack, Ack::Superseded);
     assert_eq!(on.granted(&again(&ask)).await.attempt(), 2);
 }
@@ -171,18 +123,10 @@ pub async fn a_void_frees_an_unanswered_claim(on: &Subject) {
 /// A late copy of a claim that was taken back is refused.
 pub async fn a_voided_token_never_claims_again(on: &Subject) {
     let (ask, _) = on.running().await;
-    let _early = on
-        .store
-        .void(&ask.key, ask.token, ask.not_after)
-        .await
-        .expect("the store answers a void");
+    let _early = on.store.void(&ask.key, ask.token, ask.not_after).await.expect("the store answers a void");
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Granted(_)));
     let (ask, _) = on.running().await;
-    let _early = on
-        .store
-        .void(&ask.key, ask.token, ask.not_after)
-        .await
-        .expect("the store answers a void");
+    let _early = on.store.void(&ask.key, ask.token, ask.not_after).await.expect("the store answers a void");
     assert!(matches!(on.claim(&ask).await, Claim::Late));
 }
 
@@ -190,22 +134,11 @@ pub async fn a_voided_token_never_claims_again(on: &Subject) {
 pub async fn a_void_touches_no_other_token(on: &Subject) {
     let (ask, lease) = on.running().await;
     let stranger = again(&ask);
-    let _early = on
-        .store
-        .void(&ask.key, stranger.token, ask.not_after)
-        .await
-        .expect("the store answers a void");
-    let ack = on
-        .store
-        .complete(&lease, &outcome(1))
-        .await
-        .expect("the store answers a complete");
+    let _early =
+        on.store.void(&ask.key, stranger.token, ask.not_after).await.expect("the store answers a void");
+    let ack = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
     assert_eq!(ack, Ack::Applied);
-    let _early = on
-        .store
-        .void(&ask.key, ask.token, ask.not_after)
-        .await
-        .expect("the store answers a void");
+    let _early = on.store.void(&ask.key, ask.token, ask.not_after).await.expect("the store answers a void");
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(_)));
 }
 
@@ -214,21 +147,10 @@ pub async fn a_void_before_not_after_is_early(on: &Subject) {
     let ask = on.ask(&key()).await;
     let now = on.store.now().await.expect("the store tells its time");
     let not_after = now.after(on.lease);
-    let void = on
-        .store
-        .void(&ask.key, ask.token, not_after)
-        .await
-        .expect("the store answers a void");
-    assert!(
-        matches!(void, Void::Early(left) if left <= on.lease + Duration::from_millis(1)),
-        "{void:?}"
-    );
+    let void = on.store.void(&ask.key, ask.token, not_after).await.expect("the store answers a void");
+    assert!(matches!(void, Void::Early(left) if left <= on.lease + Duration::from_millis(1)), "{void:?}");
     on.pass(on.lease).await;
-    let void = on
-        .store
-        .void(&ask.key, ask.token, not_after)
-        .await
-        .expect("the store answers a void");
+    let void = on.store.void(&ask.key, ask.token, not_after).await.expect("the store answers a void");
     assert_eq!(void, Void::Settled);
 }
 
@@ -236,13 +158,8 @@ pub async fn a_void_before_not_after_is_early(on: &Subject) {
 pub async fn a_lost_attempt_is_held(on: &Subject) {
     let (ask, lease) = on.held().await;
     for store in [&on.store, &on.peer] {
-        let claim = store
-            .claim(&again(&ask))
-            .await
-            .expect("the store answers a claim");
-        let Claim::Held(held) = claim else {
-            panic!("{claim:?}")
-        };
+        let claim = store.claim(&again(&ask)).await.expect("the store answers a claim");
+        let Claim::Held(held) = claim else { panic!("{claim:?}") };
         assert_eq!((held.fence, held.attempt), (lease.fence(), 1));
     }
 }
@@ -259,15 +176,9 @@ pub async fn a_lost_attempt_is_taken_over_when_asked_to(on: &Subject) {
 
 /// A takeover that names a fence takes over that attempt only, and only when its lease is over.
 pub async fn a_takeover_of_one_fence_leaves_others_alone(on: &Subject) {
-    let of = |ask: &Ask, fence: Fence| Ask {
-        takeover: Takeover::Of(fence),
-        ..again(ask)
-    };
+    let of = |ask: &Ask, fence: Fence| Ask { takeover: Takeover::Of(fence), ..again(ask) };
     let (ask, first) = on.running().await;
-    assert!(matches!(
-        on.claim(&of(&ask, first.fence())).await,
-        Claim::Running { .. }
-    ));
+    assert!(matches!(on.claim(&of(&ask, first.fence())).await, Claim::Running { .. }));
     on.pass(on.lease).await;
     let other = Fence::new(first.fence().get() - 1);
     assert!(matches!(on.claim(&of(&ask, other)).await, Claim::Held(_)));
@@ -288,25 +199,17 @@ pub async fn one_of_many_takeovers_is_granted(on: &Subject) {
     let (held, _) = on.held().await;
     assert_eq!(granted_of_many(on, (0..MANY).map(|_| takeover(&held))).await, 1);
     let (released, _) = on.released().await;
-    assert_eq!(
-        granted_of_many(on, (0..MANY).map(|_| takeover(&released))).await,
-        1
-    );
+    assert_eq!(granted_of_many(on, (0..MANY).map(|_| takeover(&released))).await, 1);
 }
 
 async fn granted_of_many(on: &Subject, asks: impl Iterator<Item = Ask>) -> usize {
     let claims = asks.enumerate().map(|(n, ask)| {
-        let store = if n % 2 == 0 {
-            on.store.clone()
-        } else {
-            on.peer.clone()
-        };
+        let store = if n % 2 == 0 { on.store.clone() } else { on.peer.clone() };
         tokio::spawn(async move { store.claim(&ask).await })
     });
     let answers = join_all(claims).await;
-    let answers = answers
-        .into_iter()
-        .map(|claim| claim.expect("no claim panics").expect("the store answers"));
+    let answers =
+        answers.into_iter().map(|claim| claim.expect("no claim panics").expect("the store answers"));
     answers.filter(|claim| matches!(claim, Claim::Granted(_))).count()
 }
 
@@ -319,39 +222,22 @@ pub async fn scopes_keep_keys_apart(on: &Subject) {
     for key in [&nobody, &ann, &bob, &elsewhere] {
         assert_eq!(on.granted(&on.ask(&key).await).await.attempt(), 1);
     }
-    assert!(matches!(
-        on.claim(&on.ask(&ann).await).await,
-        Claim::Running { .. }
-    ));
+    assert!(matches!(on.claim(&on.ask(&ann).await).await, Claim::Running { .. }));
 }
 
 /// Each grant of a key has a higher fence than all before it.
 pub async fn fences_rise_over_release_takeover_and_prune(on: &Subject) {
     let key = key();
-    let short = Ask {
-        terms: on.terms_kept(on.lease),
-        ..on.ask(&key).await
-    };
+    let short = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key).await };
     let first = on.granted(&short).await;
-    let _released = on
-        .store
-        .release(&first)
-        .await
-        .expect("the store answers a release");
+    let _released = on.store.release(&first).await.expect("the store answers a release");
     let second = on.granted(&again(&short)).await;
     on.pass(on.lease / 2).await;
-    let _renewed = on
-        .store
-        .renew(&second, on.lease)
-        .await
-        .expect("the store answers a renewal");
+    let _renewed = on.store.renew(&second, on.lease).await.expect("the store answers a renewal");
     on.pass(on.lease).await;
     let third = on.granted(&takeover(&short)).await;
     on.pass(on.lease).await;
-    let prune = Prune {
-        realm: Some(key.scope().realm().to_owned()),
-        limit: 10,
-    };
+    let prune = Prune { realm: Some(key.scope().realm().to_owned()), limit: 10 };
     assert_eq!(on.store.prune(&prune).await.expect("the store prunes"), 1);
     let fourth = on.granted(&again(&short)).await;
     let fences = [&first, &second, &third, &fourth].map(|lease| lease.fence());

@@ -75,10 +75,7 @@ impl Subject {
     /// The same with a second handle to the same records, as another process would have.
     #[must_use]
     pub fn with_peer(self, peer: impl Inspect) -> Self {
-        Self {
-            peer: Arc::new(peer),
-            ..self
-        }
+        Self { peer: Arc::new(peer), ..self }
     }
 
     /// The same with a way to let time pass in the store other than to sleep.
@@ -87,10 +84,7 @@ impl Subject {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self {
-            passing: Arc::new(move |time| Box::pin(passing(time))),
-            ..self
-        }
+        Self { passing: Arc::new(move |time| Box::pin(passing(time))), ..self }
     }
 
     /// The same with another length of a lease: long enough that no step of a test outlasts it, short enough to
@@ -156,11 +150,7 @@ impl Subject {
     /// A new key with an outcome.
     async fn done(&self) -> (Ask, Lease) {
         let (ask, lease) = self.running().await;
-        let ack = self
-            .store
-            .complete(&lease, &outcome(1))
-            .await
-            .expect("the store answers a complete");
+        let ack = self.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
         assert!(ack.stands(), "the owner's complete was {ack:?}");
         (ask, lease)
     }
@@ -168,11 +158,7 @@ impl Subject {
     /// A new key that was given back.
     async fn released(&self) -> (Ask, Lease) {
         let (ask, lease) = self.running().await;
-        let ack = self
-            .store
-            .release(&lease)
-            .await
-            .expect("the store answers a release");
+        let ack = self.store.release(&lease).await.expect("the store answers a release");
         assert!(ack.stands(), "the owner's release was {ack:?}");
         (ask, lease)
     }
@@ -180,39 +166,26 @@ impl Subject {
 
 /// The same question by another attempt.
 fn again(ask: &Ask) -> Ask {
-    Ask {
-        token: Token::random(),
-        ..ask.clone()
-    }
+    Ask { token: Token::random(), ..ask.clone() }
 }
 
 /// The same question by another attempt that may take over.
 fn takeover(ask: &Ask) -> Ask {
-    Ask {
-        takeover: Takeover::WhenOver,
-        ..again(ask)
-    }
+    Ask { takeover: Takeover::WhenOver, ..again(ask) }
 }
 
 /// Another question under the same key.
 fn other_intent(ask: &Ask) -> Ask {
-    Ask {
-        intent: intent(2),
-        ..again(ask)
-    }
+    Ask { intent: intent(2), ..again(ask) }
 }
 
 fn key() -> Key {
-    scope()
-        .key(&Token::random().to_string())
-        .expect("a token's text is a valid key")
+    scope().key(&Token::random().to_string()).expect("a token's text is a valid key")
 }
 
 fn scope() -> Scope {
     let realm = format!("conformance-{}", Token::random());
-    Scope::new(&realm)
-        .and_then(|scope| scope.with_principal("tester"))
-        .expect("a valid scope")
+    Scope::new(&realm).and_then(|scope| scope.with_principal("tester")).expect("a valid scope")
 }
 
 fn intent(n: u8) -> Intent {
@@ -307,9 +280,7 @@ impl Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} promises broken", self.0.len(), PROMISES.len())?;
-        self.0
-            .iter()
-            .try_for_each(|(name, why)| write!(f, "\n  {name}: {why}"))
+        self.0.iter().try_for_each(|(name, why)| write!(f, "\n  {name}: {why}"))
     }
 }
 
@@ -323,22 +294,14 @@ pub async fn check(on: &Subject) -> Result<(), Broken> {
     let mut broken = Vec::new();
     for promise in PROMISES {
         if let Err(error) = tokio::spawn((promise.check)(on.clone())).await {
-            let why = error
-                .try_into_panic()
-                .map_or_else(|error| error.to_string(), |panic| message(&*panic));
+            let why = error.try_into_panic().map_or_else(|error| error.to_string(), |panic| message(&*panic));
             broken.push((promise.name, why));
         }
     }
-    if broken.is_empty() {
-        Ok(())
-    } else {
-        Err(Broken(broken))
-    }
+    if broken.is_empty() { Ok(()) } else { Err(Broken(broken)) }
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or(panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("panicked")
-        .to_owned()
+    text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panicked").to_owned()
 }

@@ -16,10 +16,7 @@ async fn listed(on: &Subject, query: Query) -> Vec<String> {
     let mut query = query;
     loop {
         let page = on.peer.list(&query).await.expect("the store lists");
-        assert!(
-            page.records.len() <= query.limit as usize,
-            "a page is as long as asked for"
-        );
+        assert!(page.records.len() <= query.limit as usize, "a page is as long as asked for");
         values.extend(page.records.iter().map(|record| record.key.value().to_owned()));
         match page.next {
             Some(next) => query.after = Some(next),
@@ -46,32 +43,18 @@ async fn one_of_each(on: &Subject) -> Scope {
 }
 
 fn in_realm(scope: &Scope) -> Query {
-    Query {
-        realm: Some(scope.realm().to_owned()),
-        ..Query::default()
-    }
+    Query { realm: Some(scope.realm().to_owned()), ..Query::default() }
 }
 
 /// Every record that matches is on exactly one page.
 pub async fn list_pages_through_all_that_match(on: &Subject) {
     let scope = scope();
-    let names: BTreeSet<String> = (0..25)
-        .map(|n| format!("key {n}, with \"quotes\" and: colons"))
-        .collect();
+    let names: BTreeSet<String> = (0..25).map(|n| format!("key {n}, with \"quotes\" and: colons")).collect();
     for name in &names {
-        let _running = on
-            .granted(&on.ask(&scope.key(name).expect("a valid key")).await)
-            .await;
+        let _running = on.granted(&on.ask(&scope.key(name).expect("a valid key")).await).await;
     }
     for limit in [1, 7, 25, 100] {
-        let values = listed(
-            on,
-            Query {
-                limit,
-                ..in_realm(&scope)
-            },
-        )
-        .await;
+        let values = listed(on, Query { limit, ..in_realm(&scope) }).await;
         assert_eq!(values.len(), names.len(), "pages of {limit}");
         assert_eq!(values.into_iter().collect::<BTreeSet<_>>(), names);
     }
@@ -94,47 +77,14 @@ pub async fn list_filters_by_what_a_record_says(on: &Subject) {
     for (name, phase) in phases {
         assert_eq!(listed(on, of(&|query| query.phase = Some(phase))).await, [name]);
     }
-    assert_eq!(
-        listed(on, of(&|query| query.principal = Some("tester".into())))
-            .await
-            .len(),
-        4
-    );
-    assert_eq!(
-        listed(on, of(&|query| query.principal = Some("nobody".into())))
-            .await
-            .len(),
-        0
-    );
-    assert_eq!(
-        listed(on, of(&|query| query.value = Some("done".into()))).await,
-        ["done"]
-    );
-    assert_eq!(
-        listed(on, of(&|query| query.operation = Some("charge".into())))
-            .await
-            .len(),
-        4
-    );
-    assert_eq!(
-        listed(on, of(&|query| query.operation = Some("refund".into())))
-            .await
-            .len(),
-        0
-    );
-    assert_eq!(
-        listed(on, of(&|query| query.min_age = Some(on.lease)))
-            .await
-            .len(),
-        0
-    );
+    assert_eq!(listed(on, of(&|query| query.principal = Some("tester".into()))).await.len(), 4);
+    assert_eq!(listed(on, of(&|query| query.principal = Some("nobody".into()))).await.len(), 0);
+    assert_eq!(listed(on, of(&|query| query.value = Some("done".into()))).await, ["done"]);
+    assert_eq!(listed(on, of(&|query| query.operation = Some("charge".into()))).await.len(), 4);
+    assert_eq!(listed(on, of(&|query| query.operation = Some("refund".into()))).await.len(), 0);
+    assert_eq!(listed(on, of(&|query| query.min_age = Some(on.lease))).await.len(), 0);
     on.pass(on.lease).await;
-    assert_eq!(
-        listed(on, of(&|query| query.min_age = Some(on.lease)))
-            .await
-            .len(),
-        4
-    );
+    assert_eq!(listed(on, of(&|query| query.min_age = Some(on.lease))).await.len(), 4);
 }
 
 /// What is stale is running with its lease over, and nothing else.
@@ -151,50 +101,28 @@ pub async fn stats_count_by_phase(on: &Subject) {
     let _scope = one_of_each(on).await;
     for _ in 0..100 {
         let stats = on.store.stats().await.expect("the store counts");
-        if [stats.running, stats.held, stats.done, stats.released]
-            .iter()
-            .all(|count| *count >= 1)
-        {
+        if [stats.running, stats.held, stats.done, stats.released].iter().all(|count| *count >= 1) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!(
-        "a phase was not counted within five seconds: {:?}",
-        on.store.stats().await
-    );
+    panic!("a phase was not counted within five seconds: {:?}", on.store.stats().await);
 }
 
 async fn record(store: &dyn Inspect, key: &crate::key::Key) -> Record {
-    store
-        .find(key)
-        .await
-        .expect("the store answers a find")
-        .expect("there is a record")
+    store.find(key).await.expect("the store answers a find").expect("there is a record")
 }
 
 /// An operator who knows what happened records it; everyone gets it, and the lost owner cannot write any more.
 pub async fn a_resolved_key_is_replayed(on: &Subject) {
     let (ask, lost) = on.held().await;
-    let change = on
-        .peer
-        .resolve(&ask.key, lost.fence(), &outcome(7), "seen at the bank")
-        .await;
+    let change = on.peer.resolve(&ask.key, lost.fence(), &outcome(7), "seen at the bank").await;
     assert_eq!(change.expect("the store answers"), Change::Applied);
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Done(recorded) if recorded == outcome(7)));
-    assert_eq!(
-        on.store
-            .complete(&lost, &outcome(1))
-            .await
-            .expect("the store answers"),
-        Ack::Finished
-    );
+    assert_eq!(on.store.complete(&lost, &outcome(1)).await.expect("the store answers"), Ack::Finished);
     let record = record(&*on.store, &ask.key).await;
     assert!(record.fence > lost.fence() && record.token != lost.token());
-    let change = on
-        .store
-        .resolve(&ask.key, record.fence, &outcome(8), "again")
-        .await;
+    let change = on.store.resolve(&ask.key, record.fence, &outcome(8), "again").await;
     assert!(matches!(change.expect("the store answers"), Change::Unfit(_)));
 }
 
@@ -203,13 +131,7 @@ pub async fn a_reset_key_runs_again(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.peer.reset(&ask.key, lost.fence(), "the host burnt down").await;
     assert_eq!(change.expect("the store answers"), Change::Applied);
-    assert_eq!(
-        on.store
-            .complete(&lost, &outcome(1))
-            .await
-            .expect("the store answers"),
-        Ack::Superseded
-    );
+    assert_eq!(on.store.complete(&lost, &outcome(1)).await.expect("the store answers"), Ack::Superseded);
     let next = on.granted(&again(&ask)).await;
     assert!(next.fence() > lost.fence());
     assert_eq!(next.attempt(), 2);
@@ -219,20 +141,10 @@ pub async fn a_reset_key_runs_again(on: &Subject) {
 pub async fn a_forgotten_key_is_new(on: &Subject) {
     let held = on.held().await;
     for (ask, lease) in [on.done().await, on.released().await, held] {
-        let change = on
-            .store
-            .forget(&ask.key, lease.fence(), "a customer's wish")
-            .await;
+        let change = on.store.forget(&ask.key, lease.fence(), "a customer's wish").await;
         assert_eq!(change.expect("the store answers"), Change::Applied);
-        assert_eq!(
-            on.peer.find(&ask.key).await.expect("the store answers a find"),
-            None
-        );
-        let page = on
-            .store
-            .list(&in_realm(ask.key.scope()))
-            .await
-            .expect("the store lists");
+        assert_eq!(on.peer.find(&ask.key).await.expect("the store answers a find"), None);
+        let page = on.store.list(&in_realm(ask.key.scope())).await.expect("the store lists");
         assert!(page.records.iter().all(|record| record.outcome().is_none()));
         let fresh = on.granted(&super::other_intent(&ask)).await;
         assert_eq!(fresh.attempt(), 1);
@@ -251,20 +163,11 @@ pub async fn a_change_with_another_fence_changes_nothing(on: &Subject) {
         on.store.forget(&ask.key, other, "x").await,
     ];
     for change in changes {
-        assert_eq!(
-            change.expect("the store answers"),
-            Change::Moved(Box::new(before.clone()))
-        );
+        assert_eq!(change.expect("the store answers"), Change::Moved(Box::new(before.clone())));
     }
     assert_eq!(record(&*on.store, &ask.key).await, before);
     let nowhere = super::key();
-    assert_eq!(
-        on.store
-            .reset(&nowhere, other, "x")
-            .await
-            .expect("the store answers"),
-        Change::Missing
-    );
+    assert_eq!(on.store.reset(&nowhere, other, "x").await.expect("the store answers"), Change::Missing);
 }
 
 /// While the lease of an attempt is alive, an operator cannot settle its key.
@@ -278,13 +181,7 @@ pub async fn a_change_never_touches_a_live_lease(on: &Subject) {
     for change in changes {
         assert!(matches!(change.expect("the store answers"), Change::Running(_)));
     }
-    assert_eq!(
-        on.store
-            .complete(&lease, &outcome(1))
-            .await
-            .expect("the store answers"),
-        Ack::Applied
-    );
+    assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
 }
 
 /// What an operator changed is in the record, with the reason and the time, also when the key runs again.
@@ -293,10 +190,7 @@ pub async fn a_change_is_kept_with_its_reason(on: &Subject) {
     let change = on.store.reset(&ask.key, lost.fence(), "ticket 4711").await;
     assert_eq!(change.expect("the store answers"), Change::Applied);
     let next = on.granted(&again(&ask)).await;
-    let note = record(&*on.peer, &ask.key)
-        .await
-        .note
-        .expect("the change is noted");
+    let note = record(&*on.peer, &ask.key).await.note.expect("the change is noted");
     assert_eq!(&*note.text, "reset: ticket 4711");
     assert!(note.at >= lost.deadline() && note.at <= next.deadline());
 }

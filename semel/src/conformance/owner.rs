@@ -19,13 +19,7 @@ async fn every_write(on: &Subject, lease: &Lease) -> [Ack; 4] {
 }
 
 fn with(lease: &Lease, token: Token, fence: Fence) -> Lease {
-    Lease::new(
-        lease.key().clone(),
-        token,
-        fence,
-        lease.attempt(),
-        lease.deadline(),
-    )
+    Lease::new(lease.key().clone(), token, fence, lease.attempt(), lease.deadline())
 }
 
 /// A write with the right token and another fence, or the right fence and another token, changes nothing.
@@ -33,16 +27,10 @@ pub async fn only_token_and_fence_together_write(on: &Subject) {
     let (ask, lease) = on.running().await;
     let before = on.store.find(&ask.key).await.expect("the store answers a find");
     let (token, fence) = (Token::random(), Fence::new(lease.fence().get() - 1));
-    for wrong in [
-        with(&lease, token, lease.fence()),
-        with(&lease, lease.token(), fence),
-    ] {
+    for wrong in [with(&lease, token, lease.fence()), with(&lease, lease.token(), fence)] {
         assert_eq!(every_write(on, &wrong).await, [Ack::Superseded; 4]);
     }
-    assert_eq!(
-        on.store.find(&ask.key).await.expect("the store answers a find"),
-        before
-    );
+    assert_eq!(on.store.find(&ask.key).await.expect("the store answers a find"), before);
 }
 
 /// After a takeover the first owner can write nothing any more, whatever the new one does.
@@ -50,11 +38,7 @@ pub async fn a_stale_lease_cannot_write(on: &Subject) {
     let (ask, stale) = on.held().await;
     let owner = on.granted(&takeover(&ask)).await;
     assert_eq!(every_write(on, &stale).await, [Ack::Superseded; 4]);
-    let ack = on
-        .store
-        .complete(&owner, &outcome(2))
-        .await
-        .expect("the store answers a complete");
+    let ack = on.store.complete(&owner, &outcome(2)).await.expect("the store answers a complete");
     assert_eq!(ack, Ack::Applied);
     assert_eq!(every_write(on, &stale).await, [Ack::Finished; 4]);
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(recorded) if recorded == outcome(2)));
@@ -65,10 +49,7 @@ pub async fn a_late_owner_may_complete(on: &Subject) {
     let (ask, late) = on.held().await;
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Held(_)));
     assert_eq!(
-        on.peer
-            .complete(&late, &outcome(1))
-            .await
-            .expect("the store answers a complete"),
+        on.peer.complete(&late, &outcome(1)).await.expect("the store answers a complete"),
         Ack::Applied
     );
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Done(_)));
@@ -78,10 +59,7 @@ pub async fn a_late_owner_may_complete(on: &Subject) {
 pub async fn a_complete_sent_again_is_repeated(on: &Subject) {
     let (_, lease) = on.done().await;
     for store in [&on.store, &on.peer] {
-        let ack = store
-            .complete(&lease, &outcome(1))
-            .await
-            .expect("the store answers a complete");
+        let ack = store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
         assert_eq!(ack, Ack::Repeated);
     }
 }
@@ -96,45 +74,22 @@ pub async fn an_outcome_never_changes(on: &Subject) {
 /// A release whose answer was lost is acknowledged again, until another attempt has the key.
 pub async fn a_release_sent_again_is_repeated(on: &Subject) {
     let (ask, lease) = on.released().await;
-    assert_eq!(
-        on.peer
-            .release(&lease)
-            .await
-            .expect("the store answers a release"),
-        Ack::Repeated
-    );
-    let ack = on
-        .store
-        .complete(&lease, &outcome(1))
-        .await
-        .expect("the store answers a complete");
+    assert_eq!(on.peer.release(&lease).await.expect("the store answers a release"), Ack::Repeated);
+    let ack = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
     assert_eq!(ack, Ack::Superseded);
     let _next = on.granted(&again(&ask)).await;
-    assert_eq!(
-        on.store
-            .release(&lease)
-            .await
-            .expect("the store answers a release"),
-        Ack::Superseded
-    );
+    assert_eq!(on.store.release(&lease).await.expect("the store answers a release"), Ack::Superseded);
 }
 
 /// A renewed lease is good for its whole length from the renewal on.
 pub async fn a_renewal_extends_the_lease(on: &Subject) {
     let (ask, lease) = on.running().await;
     on.pass(on.lease / 2).await;
-    let ack = on
-        .peer
-        .renew(&lease, on.lease * 3)
-        .await
-        .expect("the store answers a renewal");
+    let ack = on.peer.renew(&lease, on.lease * 3).await.expect("the store answers a renewal");
     assert_eq!(ack, Ack::Applied);
     on.pass(on.lease).await;
     let claim = on.claim(&takeover(&ask)).await;
-    assert!(
-        matches!(claim, Claim::Running { left, .. } if left > Duration::ZERO),
-        "{claim:?}"
-    );
+    assert!(matches!(claim, Claim::Running { left, .. } if left > Duration::ZERO), "{claim:?}");
     on.pass(on.lease * 2).await;
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Held(_)));
 }
@@ -142,11 +97,7 @@ pub async fn a_renewal_extends_the_lease(on: &Subject) {
 /// A renewal after the lease is over revives it, if nobody took over.
 pub async fn a_late_renewal_revives_the_lease(on: &Subject) {
     let (ask, lease) = on.held().await;
-    let ack = on
-        .store
-        .renew(&lease, on.lease)
-        .await
-        .expect("the store answers a renewal");
+    let ack = on.store.renew(&lease, on.lease).await.expect("the store answers a renewal");
     assert_eq!(ack, Ack::Applied);
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Running { .. }));
 }
@@ -154,19 +105,10 @@ pub async fn a_late_renewal_revives_the_lease(on: &Subject) {
 /// An abandoned key is held from that moment on, with the reason, and can be taken over.
 pub async fn an_abandoned_key_is_held_at_once(on: &Subject) {
     let (ask, lease) = on.running().await;
-    let ack = on
-        .store
-        .abandon(&lease, "the provider timed out")
-        .await
-        .expect("the store answers an abandon");
+    let ack = on.store.abandon(&lease, "the provider timed out").await.expect("the store answers an abandon");
     assert_eq!(ack, Ack::Applied);
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Held(_)));
-    let record = on
-        .store
-        .find(&ask.key)
-        .await
-        .expect("the store answers a find")
-        .expect("there is a record");
+    let record = on.store.find(&ask.key).await.expect("the store answers a find").expect("there is a record");
     let note = record.note.expect("the reason is kept");
     assert_eq!(&*note.text, "abandoned: the provider timed out");
     assert_eq!(on.granted(&takeover(&ask)).await.attempt(), 2);
@@ -177,37 +119,20 @@ pub async fn a_write_without_a_record_is_missing(on: &Subject) {
     let (_, lease) = on.running().await;
     let nowhere = Lease::new(key(), lease.token(), lease.fence(), 1, lease.deadline());
     assert_eq!(every_write(on, &nowhere).await, [Ack::Missing; 4]);
-    assert_eq!(
-        on.store
-            .find(nowhere.key())
-            .await
-            .expect("the store answers a find"),
-        None
-    );
+    assert_eq!(on.store.find(nowhere.key()).await.expect("the store answers a find"), None);
 }
 
 /// When a late owner completes while another takes over, one of them wins and the other hears of it.
 pub async fn one_of_owner_and_takeover_records(on: &Subject) {
     for _ in 0..8 {
         let (ask, late) = on.running().await;
-        let _abandoned = on
-            .store
-            .abandon(&late, "race")
-            .await
-            .expect("the store answers an abandon");
+        let _abandoned = on.store.abandon(&late, "race").await.expect("the store answers an abandon");
         let next = takeover(&ask);
         let (store, peer) = (on.store.clone(), on.peer.clone());
         let completing = tokio::spawn(async move { store.complete(&late, &outcome(1)).await });
         let claiming = tokio::spawn(async move { peer.claim(&next).await });
-        let ack = completing
-            .await
-            .expect("no panic")
-            .expect("the store answers a complete");
-        match claiming
-            .await
-            .expect("no panic")
-            .expect("the store answers a claim")
-        {
+        let ack = completing.await.expect("no panic").expect("the store answers a complete");
+        match claiming.await.expect("no panic").expect("the store answers a claim") {
             Claim::Granted(_) => assert_eq!(ack, Ack::Superseded),
             Claim::Done(recorded) => assert_eq!((ack, recorded), (Ack::Applied, outcome(1))),
             other => panic!("{other:?}"),

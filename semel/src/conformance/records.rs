@@ -8,32 +8,15 @@ use crate::outcome::Outcome;
 use crate::record::{Phase, Record, State};
 
 async fn found(on: &Subject, key: &crate::key::Key) -> Record {
-    on.peer
-        .find(key)
-        .await
-        .expect("the store answers a find")
-        .expect("there is a record")
+    on.peer.find(key).await.expect("the store answers a find").expect("there is a record")
 }
 
 /// Claims with this outcome and reads it back in both ways.
 async fn kept(on: &Subject, outcome: Outcome) {
     let (ask, lease) = on.running().await;
-    assert_eq!(
-        on.store
-            .complete(&lease, &outcome)
-            .await
-            .expect("the store answers"),
-        Ack::Applied
-    );
-    let claim = on
-        .peer
-        .claim(&again(&ask))
-        .await
-        .expect("the store answers a claim");
-    assert!(
-        matches!(&claim, Claim::Done(replayed) if *replayed == outcome),
-        "{claim:?}"
-    );
+    assert_eq!(on.store.complete(&lease, &outcome).await.expect("the store answers"), Ack::Applied);
+    let claim = on.peer.claim(&again(&ask)).await.expect("the store answers a claim");
+    assert!(matches!(&claim, Claim::Done(replayed) if *replayed == outcome), "{claim:?}");
     assert_eq!(found(on, &ask.key).await.outcome(), Some(&outcome));
 }
 
@@ -41,49 +24,26 @@ async fn kept(on: &Subject, outcome: Outcome) {
 pub async fn a_record_tells_what_was_asked(on: &Subject) {
     let (ask, lease) = on.running().await;
     let record = found(on, &ask.key).await;
-    assert_eq!(
-        (&record.key, &record.intent, &record.owner),
-        (&ask.key, &ask.intent, &ask.owner)
-    );
-    assert_eq!(
-        (record.token, record.fence, record.attempt),
-        (ask.token, lease.fence(), 1)
-    );
-    assert_eq!(
-        (&record.state, record.lease_until, &record.note),
-        (&State::Running, lease.deadline(), &None)
-    );
+    assert_eq!((&record.key, &record.intent, &record.owner), (&ask.key, &ask.intent, &ask.owner));
+    assert_eq!((record.token, record.fence, record.attempt), (ask.token, lease.fence(), 1));
+    assert_eq!((&record.state, record.lease_until, &record.note), (&State::Running, lease.deadline(), &None));
     let now = on.store.now().await.expect("the store tells its time");
     assert!(record.created_at <= now && record.created_at < record.lease_until);
     assert_eq!(record.phase(record.created_at), Phase::Running);
     assert_eq!(record.phase(record.lease_until), Phase::Held);
 
     on.pass(on.lease / 4).await;
-    assert_eq!(
-        on.store.renew(&lease, on.lease).await.expect("the store answers"),
-        Ack::Applied
-    );
+    assert_eq!(on.store.renew(&lease, on.lease).await.expect("the store answers"), Ack::Applied);
     let renewed = found(on, &ask.key).await;
     assert!(renewed.heartbeat_at > record.heartbeat_at && renewed.lease_until > record.lease_until);
     assert!(renewed.version > record.version && renewed.updated_at > record.updated_at);
 
     on.pass(on.lease / 4).await;
-    assert_eq!(
-        on.store
-            .complete(&lease, &outcome(1))
-            .await
-            .expect("the store answers"),
-        Ack::Applied
-    );
+    assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
     let done = found(on, &ask.key).await;
-    let State::Done { finished_at, .. } = done.state else {
-        panic!("{done:?}")
-    };
+    let State::Done { finished_at, .. } = done.state else { panic!("{done:?}") };
     assert!(finished_at > renewed.heartbeat_at && done.version > renewed.version);
-    assert_eq!(
-        (done.created_at, done.token, done.fence),
-        (record.created_at, ask.token, lease.fence())
-    );
+    assert_eq!((done.created_at, done.token, done.fence), (record.created_at, ask.token, lease.fence()));
 }
 
 /// Status, subtype, headers and body come back as they were given: any bytes, any order, any number.
@@ -97,21 +57,12 @@ pub async fn an_outcome_is_kept_byte_for_byte(on: &Subject) {
         ("x-empty", Bytes::new()),
     ];
     let made = || -> Result<Outcome, crate::OutcomeError> {
-        Outcome::new(201)?
-            .with_subtype("already_exists")?
-            .with_headers(headers)?
-            .with_body(every_byte)
+        Outcome::new(201)?.with_subtype("already_exists")?.with_headers(headers)?.with_body(every_byte)
     };
     kept(on, made().expect("a valid outcome")).await;
     kept(on, Outcome::new(204).expect("a valid status")).await;
-    kept(
-        on,
-        Outcome::new(999)
-            .expect("a valid status")
-            .with_body("{\"a\":\"\\u0000\"}")
-            .expect("small"),
-    )
-    .await;
+    kept(on, Outcome::new(999).expect("a valid status").with_body("{\"a\":\"\\u0000\"}").expect("small"))
+        .await;
 }
 
 /// An outcome that was recorded without its body is not taken for one with an empty body.
@@ -134,19 +85,7 @@ pub async fn find_many_answers_in_order(on: &Subject) {
     let (two, _) = on.done().await;
     let keys = [two.key.clone(), key(), one.key.clone(), two.key.clone()];
     let found = on.store.find_many(&keys).await.expect("the store answers");
-    let states: Vec<_> = found
-        .iter()
-        .map(|record| record.as_ref().map(|r| r.key.clone()))
-        .collect();
-    assert_eq!(
-        states,
-        [Some(two.key.clone()), None, Some(one.key), Some(two.key)]
-    );
-    assert!(
-        on.store
-            .find_many(&[])
-            .await
-            .expect("the store answers")
-            .is_empty()
-    );
+    let states: Vec<_> = found.iter().map(|record| record.as_ref().map(|r| r.key.clone())).collect();
+    assert_eq!(states, [Some(two.key.clone()), None, Some(one.key), Some(two.key)]);
+    assert!(on.store.find_many(&[]).await.expect("the store answers").is_empty());
 }

@@ -21,10 +21,7 @@ fn outcome(n: u8) -> Outcome {
 }
 
 fn done() -> State {
-    State::Done {
-        outcome: outcome(1),
-        finished_at: NOW,
-    }
+    State::Done { outcome: outcome(1), finished_at: NOW }
 }
 
 /// A record of the token `OLD` with its lease alive and its retention not over.
@@ -49,17 +46,11 @@ fn record(state: State) -> Record {
 }
 
 fn over(state: State) -> Record {
-    Record {
-        lease_until: NOW,
-        ..record(state)
-    }
+    Record { lease_until: NOW, ..record(state) }
 }
 
 fn expired(record: Record) -> Record {
-    Record {
-        expires_at: NOW,
-        ..record
-    }
+    Record { expires_at: NOW, ..record }
 }
 
 fn ask() -> Ask {
@@ -75,17 +66,11 @@ fn ask() -> Ask {
 }
 
 fn other_intent() -> Ask {
-    Ask {
-        intent: intent(2),
-        ..ask()
-    }
+    Ask { intent: intent(2), ..ask() }
 }
 
 fn takeover() -> Ask {
-    Ask {
-        takeover: Takeover::WhenOver,
-        ..ask()
-    }
+    Ask { takeover: Takeover::WhenOver, ..ask() }
 }
 
 fn same_token(ask: Ask) -> Ask {
@@ -107,10 +92,7 @@ fn replaced(found: &Record, ask: &Ask) -> u32 {
         Decision::Replace(draft) => {
             assert_eq!((draft.token, &draft.intent), (ask.token, &ask.intent));
             assert_eq!(draft.state, DraftState::Running);
-            assert_eq!(
-                (draft.lease, draft.retention),
-                (ask.terms.lease(), Some(ask.terms.retention()))
-            );
+            assert_eq!((draft.lease, draft.retention), (ask.terms.lease(), Some(ask.terms.retention())));
             assert_eq!(draft.fresh, draft.attempt == 1);
             draft.attempt
         }
@@ -120,10 +102,7 @@ fn replaced(found: &Record, ask: &Ask) -> u32 {
 
 #[test]
 fn after_not_after_every_claim_is_late() {
-    let late = Ask {
-        not_after: Timestamp::from_micros(NOW.as_micros() - 1),
-        ..takeover()
-    };
+    let late = Ask { not_after: Timestamp::from_micros(NOW.as_micros() - 1), ..takeover() };
     for state in [State::Running, done(), State::Released] {
         assert!(matches!(answer(&record(state.clone()), &late), Claim::Late));
         assert!(matches!(answer(&expired(over(state)), &late), Claim::Late));
@@ -139,14 +118,8 @@ fn an_expired_record_counts_as_absent() {
 
 #[test]
 fn a_live_lease_keeps_an_expired_record() {
-    assert!(matches!(
-        answer(&expired(record(State::Running)), &takeover()),
-        Claim::Running { .. }
-    ));
-    assert!(matches!(
-        answer(&expired(record(State::Running)), &other_intent()),
-        Claim::Mismatch
-    ));
+    assert!(matches!(answer(&expired(record(State::Running)), &takeover()), Claim::Running { .. }));
+    assert!(matches!(answer(&expired(record(State::Running)), &other_intent()), Claim::Mismatch));
 }
 
 #[test]
@@ -156,80 +129,50 @@ fn released_by_another_token_is_granted_as_the_next_attempt() {
 
 #[test]
 fn released_by_another_token_refuses_another_intent() {
-    assert!(matches!(
-        answer(&record(State::Released), &other_intent()),
-        Claim::Mismatch
-    ));
+    assert!(matches!(answer(&record(State::Released), &other_intent()), Claim::Mismatch));
 }
 
 #[test]
 fn a_released_token_never_claims_again() {
-    assert!(matches!(
-        answer(&record(State::Released), &same_token(takeover())),
-        Claim::Late
-    ));
-    assert!(matches!(
-        answer(&record(State::Released), &same_token(other_intent())),
-        Claim::Late
-    ));
+    assert!(matches!(answer(&record(State::Released), &same_token(takeover())), Claim::Late));
+    assert!(matches!(answer(&record(State::Released), &same_token(other_intent())), Claim::Late));
 }
 
 #[test]
 fn done_is_replayed() {
-    let Claim::Done(replayed) = answer(&record(done()), &ask()) else {
-        panic!("not replayed")
-    };
+    let Claim::Done(replayed) = answer(&record(done()), &ask()) else { panic!("not replayed") };
     assert_eq!(replayed, outcome(1));
     assert!(matches!(answer(&over(done()), &takeover()), Claim::Done(_)));
-    assert!(matches!(
-        answer(&record(done()), &same_token(ask())),
-        Claim::Done(_)
-    ));
+    assert!(matches!(answer(&record(done()), &same_token(ask())), Claim::Done(_)));
 }
 
 #[test]
 fn done_refuses_another_intent() {
-    assert!(matches!(
-        answer(&record(done()), &other_intent()),
-        Claim::Mismatch
-    ));
+    assert!(matches!(answer(&record(done()), &other_intent()), Claim::Mismatch));
 }
 
 #[test]
 fn running_with_the_same_token_is_granted_again_with_the_same_fence() {
     for found in [record(State::Running), over(State::Running)] {
-        let Claim::Granted(lease) = answer(&found, &same_token(takeover())) else {
-            panic!("not granted")
-        };
+        let Claim::Granted(lease) = answer(&found, &same_token(takeover())) else { panic!("not granted") };
         assert_eq!((lease.token(), lease.fence(), lease.attempt()), (OLD, FENCE, 2));
     }
 }
 
 #[test]
 fn running_with_the_same_token_refuses_another_intent() {
-    assert!(matches!(
-        answer(&record(State::Running), &same_token(other_intent())),
-        Claim::Mismatch
-    ));
+    assert!(matches!(answer(&record(State::Running), &same_token(other_intent())), Claim::Mismatch));
 }
 
 #[test]
 fn running_under_a_live_lease_is_running() {
-    let Claim::Running { since, left } = answer(&record(State::Running), &takeover()) else {
-        panic!()
-    };
-    assert_eq!(
-        (since, left),
-        (record(State::Running).created_at, Duration::from_secs(10))
-    );
+    let Claim::Running { since, left } = answer(&record(State::Running), &takeover()) else { panic!() };
+    assert_eq!((since, left), (record(State::Running).created_at, Duration::from_secs(10)));
 }
 
 #[test]
 fn running_refuses_another_intent_in_every_phase() {
-    let other = Ask {
-        takeover: Takeover::WhenOver,
-        ..other_intent()
-    };
+    let other = Ask { takeover: Takeover::WhenOver, ..other_intent() };
     assert!(matches!(answer(&record(State::Running), &other), Claim::Mismatch));
     assert!(matches!(answer(&over(State::Running), &other), Claim::Mismatch));
 }
@@ -237,55 +180,28 @@ fn running_refuses_another_intent_in_every_phase() {
 #[test]
 fn a_lost_attempt_is_taken_over_when_asked_to() {
     assert_eq!(replaced(&over(State::Running), &takeover()), 3);
-    let of = |fence| Ask {
-        takeover: Takeover::Of(fence),
-        ..ask()
-    };
+    let of = |fence| Ask { takeover: Takeover::Of(fence), ..ask() };
     assert_eq!(replaced(&over(State::Running), &of(FENCE)), 3);
-    assert!(matches!(
-        answer(&over(State::Running), &of(Fence::new(1))),
-        Claim::Held(_)
-    ));
-    assert!(matches!(
-        answer(&record(State::Running), &of(FENCE)),
-        Claim::Running { .. }
-    ));
+    assert!(matches!(answer(&over(State::Running), &of(Fence::new(1))), Claim::Held(_)));
+    assert!(matches!(answer(&record(State::Running), &of(FENCE)), Claim::Running { .. }));
 }
 
 #[test]
 fn a_lost_attempt_is_held_otherwise() {
-    let Claim::Held(held) = answer(&over(State::Running), &ask()) else {
-        panic!("not held")
-    };
-    assert_eq!(
-        (held.fence, held.attempt, held.since),
-        (FENCE, 2, over(State::Running).created_at)
-    );
+    let Claim::Held(held) = answer(&over(State::Running), &ask()) else { panic!("not held") };
+    assert_eq!((held.fence, held.attempt, held.since), (FENCE, 2, over(State::Running).created_at));
 }
 
 fn write(token: Token, action: Action) -> Write {
-    Write {
-        key: Key::new("r", "k").unwrap(),
-        token,
-        action,
-    }
+    Write { key: Key::new("r", "k").unwrap(), token, action }
 }
 
 fn writes(token: Token, fence: Fence) -> [Write; 5] {
     [
-        Action::Renew {
-            fence,
-            lease: Duration::from_secs(1),
-        },
-        Action::Complete {
-            fence,
-            outcome: outcome(1),
-        },
+        Action::Renew { fence, lease: Duration::from_secs(1) },
+        Action::Complete { fence, outcome: outcome(1) },
         Action::Release { fence },
-        Action::Abandon {
-            fence,
-            note: "why".into(),
-        },
+        Action::Abandon { fence, note: "why".into() },
         Action::Void,
     ]
     .map(|action| write(token, action))
@@ -301,22 +217,13 @@ fn no_record_is_missing() {
 #[test]
 fn another_owner_is_superseded() {
     for write in writes(MINE, FENCE) {
-        assert_eq!(
-            unapplied(Some(&record(State::Running)), &write),
-            Some(Ack::Superseded)
-        );
-        assert_eq!(
-            unapplied(Some(&record(State::Released)), &write),
-            Some(Ack::Superseded)
-        );
+        assert_eq!(unapplied(Some(&record(State::Running)), &write), Some(Ack::Superseded));
+        assert_eq!(unapplied(Some(&record(State::Released)), &write), Some(Ack::Superseded));
         assert_eq!(unapplied(Some(&record(done())), &write), Some(Ack::Finished));
     }
     let [renew, complete, release, abandon, _] = writes(OLD, Fence::new(1));
     for write in [renew, complete, release, abandon] {
-        assert_eq!(
-            unapplied(Some(&record(State::Running)), &write),
-            Some(Ack::Superseded)
-        );
+        assert_eq!(unapplied(Some(&record(State::Running)), &write), Some(Ack::Superseded));
     }
 }
 
@@ -324,37 +231,16 @@ fn another_owner_is_superseded() {
 fn the_same_write_again_is_repeated() {
     let [renew, complete, release, abandon, void] = writes(OLD, FENCE);
     assert_eq!(unapplied(Some(&record(done())), &complete), Some(Ack::Repeated));
-    assert_eq!(
-        unapplied(Some(&record(State::Released)), &release),
-        Some(Ack::Repeated)
-    );
-    assert_eq!(
-        unapplied(Some(&record(State::Released)), &void),
-        Some(Ack::Repeated)
-    );
-    assert_eq!(
-        unapplied(Some(&record(State::Released)), &complete),
-        Some(Ack::Superseded)
-    );
-    assert_eq!(
-        unapplied(Some(&record(State::Released)), &abandon),
-        Some(Ack::Superseded)
-    );
-    assert_eq!(
-        unapplied(Some(&record(State::Released)), &renew),
-        Some(Ack::Superseded)
-    );
+    assert_eq!(unapplied(Some(&record(State::Released)), &release), Some(Ack::Repeated));
+    assert_eq!(unapplied(Some(&record(State::Released)), &void), Some(Ack::Repeated));
+    assert_eq!(unapplied(Some(&record(State::Released)), &complete), Some(Ack::Superseded));
+    assert_eq!(unapplied(Some(&record(State::Released)), &abandon), Some(Ack::Superseded));
+    assert_eq!(unapplied(Some(&record(State::Released)), &renew), Some(Ack::Superseded));
 }
 
 #[test]
 fn another_outcome_is_finished_not_repeated() {
-    let other = write(
-        OLD,
-        Action::Complete {
-            fence: FENCE,
-            outcome: outcome(2),
-        },
-    );
+    let other = write(OLD, Action::Complete { fence: FENCE, outcome: outcome(2) });
     assert_eq!(unapplied(Some(&record(done())), &other), Some(Ack::Finished));
     let [renew, _, release, abandon, void] = writes(OLD, FENCE);
     for write in [renew, release, abandon, void] {
@@ -365,10 +251,7 @@ fn another_outcome_is_finished_not_repeated() {
 #[test]
 fn a_locked_record_is_asked_again_but_a_renewal_need_not_be() {
     let [renew, complete, release, abandon, void] = writes(OLD, FENCE);
-    assert_eq!(
-        unapplied(Some(&record(State::Running)), &renew),
-        Some(Ack::Repeated)
-    );
+    assert_eq!(unapplied(Some(&record(State::Running)), &renew), Some(Ack::Repeated));
     for write in [complete, release, abandon, void] {
         assert_eq!(unapplied(Some(&record(State::Running)), &write), None);
     }
@@ -387,15 +270,9 @@ fn an_operator_settles_a_held_key_under_a_new_token() {
     let found = over(State::Running);
     let [resolved, reset, forgotten] =
         every_change().map(|what| settled(Some(&found), &what).expect("a held key can be settled"));
-    assert_eq!(
-        (resolved.state, resolved.retention),
-        (DraftState::Done(outcome(3)), None)
-    );
+    assert_eq!((resolved.state, resolved.retention), (DraftState::Done(outcome(3)), None));
     assert_eq!((reset.state, reset.retention), (DraftState::Released, None));
-    assert_eq!(
-        (forgotten.state, forgotten.retention),
-        (DraftState::Released, Some(Duration::ZERO))
-    );
+    assert_eq!((forgotten.state, forgotten.retention), (DraftState::Released, Some(Duration::ZERO)));
     assert_eq!(resolved.note.as_deref(), Some("resolved: because"));
     assert_eq!((resolved.token, reset.token, forgotten.token), (MINE, MINE, MINE));
 }
@@ -403,10 +280,7 @@ fn an_operator_settles_a_held_key_under_a_new_token() {
 #[test]
 fn an_operator_never_touches_a_live_lease() {
     for what in every_change() {
-        assert!(matches!(
-            settled(Some(&record(State::Running)), &what),
-            Err(Change::Running(_))
-        ));
+        assert!(matches!(settled(Some(&record(State::Running)), &what), Err(Change::Running(_))));
     }
 }
 
@@ -414,30 +288,18 @@ fn an_operator_never_touches_a_live_lease() {
 fn an_operator_only_forgets_what_is_not_held() {
     for state in [done(), State::Released] {
         assert!(settled(Some(&record(state.clone())), &Settle::Forget).is_ok());
-        assert!(matches!(
-            settled(Some(&record(state.clone())), &Settle::Reset),
-            Err(Change::Unfit(_))
-        ));
+        assert!(matches!(settled(Some(&record(state.clone())), &Settle::Reset), Err(Change::Unfit(_))));
         let resolve = Settle::Resolve(outcome(3));
-        assert!(matches!(
-            settled(Some(&record(state)), &resolve),
-            Err(Change::Unfit(_))
-        ));
+        assert!(matches!(settled(Some(&record(state)), &resolve), Err(Change::Unfit(_))));
     }
 }
 
 #[test]
 fn an_operator_with_another_fence_changes_nothing() {
-    let moved = Record {
-        fence: Fence::new(7),
-        ..over(State::Running)
-    };
+    let moved = Record { fence: Fence::new(7), ..over(State::Running) };
     for what in every_change() {
         assert!(matches!(settled(Some(&moved), &what), Err(Change::Moved(found)) if *found == moved));
         assert_eq!(settled(None, &what), Err(Change::Missing));
-        assert_eq!(
-            settled(Some(&expired(over(State::Running))), &what),
-            Err(Change::Missing)
-        );
+        assert_eq!(settled(Some(&expired(over(State::Running))), &what), Err(Change::Missing));
     }
 }

@@ -47,11 +47,7 @@ impl Once {
             takeover,
             not_after: now.after(self.policy.patience() + CALL_LIMIT),
         };
-        let mut copies = Copies {
-            token: ask.token,
-            not_after: ask.not_after,
-            astray: false,
-        };
+        let mut copies = Copies { token: ask.token, not_after: ask.not_after, astray: false };
         loop {
             match call(self.store.claim(&ask)).await {
                 Ok(claim @ Claim::Granted(_)) => return Ok((claim, copies)),

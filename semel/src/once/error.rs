@@ -32,18 +32,12 @@ pub struct Failure {
 impl Failure {
     /// It failed before anything can have happened: the key is released and the next attempt runs.
     pub fn nothing_happened(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self {
-            nothing_happened: true,
-            error: error.into(),
-        }
+        Self { nothing_happened: true, error: error.into() }
     }
 
     /// It failed, and what happened is not known: the key is abandoned.
     pub fn unknown(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self {
-            nothing_happened: false,
-            error: error.into(),
-        }
+        Self { nothing_happened: false, error: error.into() }
     }
 
     /// Whether the work said that nothing happened.
@@ -66,11 +60,7 @@ impl fmt::Display for Failure {
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.nothing_happened {
-            "nothing happened"
-        } else {
-            "unknown"
-        };
+        let kind = if self.nothing_happened { "nothing happened" } else { "unknown" };
         write!(f, "Failure({kind}: {:?})", self.error)
     }
 }
@@ -120,9 +110,6 @@ pub enum RunError {
 
 impl From<Failure> for RunError {
     fn from(failure: Failure) -> Self {
-        Self::Failed {
-            nothing_happened: failure.nothing_happened,
-            source: failure.error,
-        }
+        Self::Failed { nothing_happened: failure.nothing_happened, source: failure.error }
     }
 }

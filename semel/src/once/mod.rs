@@ -123,19 +123,13 @@ impl Once {
     /// The same engine with a name for this process, shown to operators.
     #[must_use]
     pub fn with_owner(self, name: &str) -> Self {
-        Self {
-            owner: Owner::new(name),
-            ..self
-        }
+        Self { owner: Owner::new(name), ..self }
     }
 
     /// The same engine with a hook that is asked about held keys.
     #[must_use]
     pub fn with_reconcile(self, reconcile: impl Reconcile) -> Self {
-        Self {
-            reconcile: Some(Arc::new(reconcile)),
-            ..self
-        }
+        Self { reconcile: Some(Arc::new(reconcile)), ..self }
     }
 
     /// Runs the work if this is the first to ask, else gives back what was recorded.
@@ -155,10 +149,7 @@ impl Once {
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let recorded = |lease| async move { Ok(Outcome::json(&work(lease).await?)?) };
-        let Ran {
-            value: outcome,
-            replayed,
-        } = self.run_outcome(key, intent, recorded).await?;
+        let Ran { value: outcome, replayed } = self.run_outcome(key, intent, recorded).await?;
         let value = outcome.parse().map_err(RunError::Outcome)?;
         Ok(Ran { value, replayed })
     }
@@ -182,14 +173,10 @@ impl Once {
     {
         let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
         // From the claim on, nothing may depend on the caller staying: it all runs on a task of its own.
-        let whole = self
-            .tasks
-            .spawn(async move { once.drive(&key, &intent, work).await });
+        let whole = self.tasks.spawn(async move { once.drive(&key, &intent, work).await });
         whole.await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(RunError::Unavailable(StoreError::unknown(
-                "the runtime is shutting down",
-            ))),
+            Err(_) => Err(RunError::Unavailable(StoreError::unknown("the runtime is shutting down"))),
         })
     }
 
@@ -222,10 +209,7 @@ impl Once {
                     };
                 }
                 Claim::Done(outcome) => {
-                    return Ok(Ran {
-                        value: outcome,
-                        replayed: true,
-                    });
+                    return Ok(Ran { value: outcome, replayed: true });
                 }
                 Claim::Mismatch => return Err(RunError::Mismatch),
                 Claim::Late => {
@@ -237,10 +221,7 @@ impl Once {
                     let waits = Instant::now() < until
                         && self.waiters.wait(key, look, &self.store, &self.tasks).await;
                     if !waits {
-                        return Err(RunError::Pending {
-                            since,
-                            retry_after: left,
-                        });
+                        return Err(RunError::Pending { since, retry_after: left });
                     }
                 }
                 Claim::Held(held) => {
@@ -291,10 +272,7 @@ impl Once {
         outcome: Outcome,
     ) -> Result<Ran<Outcome>, RunError> {
         let recorded = self.settle(lease, intent, copies, Ok(outcome)).await?;
-        Ok(Ran {
-            replayed: true,
-            ..recorded
-        })
+        Ok(Ran { replayed: true, ..recorded })
     }
 
     /// Asks the hook about a lost attempt, for as long as a lease at most.
@@ -323,9 +301,7 @@ fn describe(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else {
         return "the work was cut off by a shutdown".into();
     };
-    let message = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or(panic.downcast_ref::<String>().map(String::as_str));
+    let message =
+        panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     format!("the work panicked: {}", message.unwrap_or("no message"))
 }

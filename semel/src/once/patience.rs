@@ -22,18 +22,12 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn of(length: Duration) -> Self {
-        Self {
-            until: Some(Instant::now() + length),
-            pause: FIRST_PAUSE,
-        }
+        Self { until: Some(Instant::now() + length), pause: FIRST_PAUSE }
     }
 
     /// Pauses without an end, for background work that must get through.
     pub(super) fn endless() -> Self {
-        Self {
-            until: None,
-            pause: FIRST_PAUSE,
-        }
+        Self { until: None, pause: FIRST_PAUSE }
     }
 
     /// After an error: pauses and says whether to ask again.
@@ -41,10 +35,7 @@ impl Patience {
         if !error.is_transient() {
             return false;
         }
-        if self
-            .until
-            .is_some_and(|until| Instant::now() + self.pause > until)
-        {
+        if self.until.is_some_and(|until| Instant::now() + self.pause > until) {
             return false;
         }
         sleep(self.pause).await;

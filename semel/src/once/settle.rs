@@ -42,9 +42,7 @@ impl Once {
         result: Result<Outcome, Failure>,
     ) -> Result<Ran<Outcome>, RunError> {
         let ending = Ending::of(&result, self.policy.max_body_bytes());
-        let written = self
-            .write(lease, &ending, Patience::of(self.policy.patience()))
-            .await;
+        let written = self.write(lease, &ending, Patience::of(self.policy.patience())).await;
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
@@ -59,12 +57,17 @@ impl Once {
         };
         self.settled(lease, copies, &ending, ack);
         match result {
-            _ if !ack.stands() => self.winner(lease, intent).await,
-            Ok(outcome) => Ok(Ran {
-                value: outcome,
-                replayed: false,
-            }),
-            Err(failure) => Err(failure.into()),
+            Ok(outcome) if ack.stands() => Ok(Ran { value: outcome, replayed: false }),
+            Err(failure) if ack.stands() => Err(failure.into()),
+            // The release was applied before, its answer was lost, and the next attempt has the key already. Or it
+            // was taken over. Either way it is true that nothing happened here.
+            Err(failure) if failure.is_nothing_happened() => {
+                self.winner(lease, intent).await.map_err(|error| match error {
+                    RunError::Superseded => failure.into(),
+                    other => other,
+                })
+            }
+            Ok(_) | Err(_) => self.winner(lease, intent).await,
         }
     }
 
@@ -120,10 +123,9 @@ impl Once {
         match found {
             Some(record) if record.intent == *intent => match record.state {
                 // A transactional handler records its outcome itself; that is no replay.
-                State::Done { outcome, .. } => Ok(Ran {
-                    value: outcome,
-                    replayed: record.token != lease.token(),
-                }),
+                State::Done { outcome, .. } => {
+                    Ok(Ran { value: outcome, replayed: record.token != lease.token() })
+                }
                 State::Running | State::Released => Err(RunError::Superseded),
             },
             _ => Err(RunError::Superseded),

@@ -73,21 +73,17 @@ impl Waiters {
         if book.in_all >= MAX_IN_ALL {
             return None;
         }
-        let waited = book.keys.entry(key.clone()).or_insert_with(|| Waited {
-            waiters: 0,
-            woken: watch::Sender::new(()),
-        });
+        let waited = book
+            .keys
+            .entry(key.clone())
+            .or_insert_with(|| Waited { waiters: 0, woken: watch::Sender::new(()) });
         if waited.waiters >= MAX_PER_KEY {
             return None;
         }
         waited.waiters += 1;
         let woken = waited.woken.subscribe();
         book.in_all += 1;
-        Some(Place {
-            waiters: Arc::clone(self),
-            key: key.clone(),
-            woken,
-        })
+        Some(Place { waiters: Arc::clone(self), key: key.clone(), woken })
     }
 
     fn leave(&self, key: &Key) {

@@ -16,27 +16,11 @@ use stateright::{Checker, HasDiscoveries, Model};
 use mutants::Mutant;
 use protocol::{Config, HOLD, Reconcile};
 
-const RETRY: Config = Config {
-    takeover: true,
-    ..HOLD
-};
-const RETRY_FENCED: Config = Config {
-    fenced: true,
-    ..RETRY
-};
-const TRANSACTIONAL: Config = Config {
-    transactional: true,
-    ..RETRY
-};
-const THREE_RETRY_PURGE: Config = Config {
-    requests: 3,
-    sends: 1,
-    purges: 1,
-    crashes: 0,
-    expiries: 1,
-    clean_failures: false,
-    ..RETRY
-};
+const RETRY: Config = Config { takeover: true, ..HOLD };
+const RETRY_FENCED: Config = Config { fenced: true, ..RETRY };
+const TRANSACTIONAL: Config = Config { transactional: true, ..RETRY };
+const THREE_RETRY_PURGE: Config =
+    Config { requests: 3, sends: 1, purges: 1, crashes: 0, expiries: 1, clean_failures: false, ..RETRY };
 
 /// Searches all states and wants no violation. The count is known: fewer states would mean fewer steps.
 fn holds(config: Config, states: usize) {
@@ -45,11 +29,7 @@ fn holds(config: Config, states: usize) {
         panic!("{:?} after\n{path}", config.violation(path.last_state()));
     }
     assert!(checker.is_done(), "the search did not end");
-    assert_eq!(
-        checker.unique_state_count(),
-        states,
-        "as many states as the protocol has"
-    );
+    assert_eq!(checker.unique_state_count(), states, "as many states as the protocol has");
 }
 
 /// As [`holds`], for configurations that take longer than a test run should.
@@ -58,37 +38,20 @@ fn holds_in_the_long_run(config: Config, states: usize) {
         holds(config, states);
     } else {
         // What can be searched in seconds is searched; the rest is for `cargo xtask model`.
-        let checker = config
-            .checker()
-            .threads(2)
-            .target_state_count(200_000)
-            .spawn_bfs()
-            .join();
+        let checker = config.checker().threads(2).target_state_count(200_000).spawn_bfs().join();
         assert!(checker.discovery("every promise holds").is_none());
     }
 }
 
 /// Searches until a violation is found, and wants this one. One thread: which one comes first must not change.
 fn breaks(config: Config, violation: &str) {
-    let checker = config
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    let path = checker
-        .discovery("every promise holds")
-        .expect("the violation is found");
+    let checker = config.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let path = checker.discovery("every promise holds").expect("the violation is found");
     assert_eq!(config.violation(path.last_state()), Some(violation));
 }
 
 fn mutant(mutant: Mutant, config: Config, violation: &str) {
-    breaks(
-        Config {
-            mutant: Some(mutant),
-            ..config
-        },
-        violation,
-    );
+    breaks(Config { mutant: Some(mutant), ..config }, violation);
 }
 
 #[test]
@@ -98,39 +61,17 @@ fn hold_holds_for_two_requests() {
 
 #[test]
 fn hold_holds_for_three_requests() {
-    holds(
-        Config {
-            requests: 3,
-            sends: 1,
-            expiries: 1,
-            ..HOLD
-        },
-        681_887,
-    );
+    holds(Config { requests: 3, sends: 1, expiries: 1, ..HOLD }, 681_887);
 }
 
 #[test]
 fn retry_holds_for_three_requests_with_fenced_effects() {
-    holds(
-        Config {
-            requests: 3,
-            sends: 1,
-            ..RETRY_FENCED
-        },
-        2_313_074,
-    );
+    holds(Config { requests: 3, sends: 1, ..RETRY_FENCED }, 2_313_074);
 }
 
 #[test]
 fn transactional_holds_for_three_requests() {
-    holds(
-        Config {
-            requests: 3,
-            sends: 1,
-            ..TRANSACTIONAL
-        },
-        2_310_734,
-    );
+    holds(Config { requests: 3, sends: 1, ..TRANSACTIONAL }, 2_310_734);
 }
 
 #[test]
@@ -140,123 +81,71 @@ fn retry_holds_for_three_requests_over_a_purge() {
 
 #[test]
 fn a_released_or_voided_token_is_never_granted_again() {
-    holds(
-        Config {
-            watch_retired: true,
-            crashes: 0,
-            expiries: 1,
-            ..HOLD
-        },
-        0,
-    );
+    holds(Config { watch_retired: true, crashes: 0, expiries: 1, ..HOLD }, 0);
 }
 
 #[test]
 fn hold_holds_with_reconcile_of_dead_owners() {
-    holds_in_the_long_run(
-        Config {
-            reconcile: Reconcile::OwnerDead,
-            ..HOLD
-        },
-        3_177_070,
-    );
+    holds_in_the_long_run(Config { reconcile: Reconcile::OwnerDead, ..HOLD }, 3_177_070);
 }
 
 #[test]
 fn hold_holds_over_a_purge() {
-    holds_in_the_long_run(
-        Config {
-            purges: 1,
-            crashes: 0,
-            ..HOLD
-        },
-        0,
-    );
+    holds_in_the_long_run(Config { purges: 1, crashes: 0, ..HOLD }, 7_502_571);
 }
 
 #[test]
 fn retry_holds_for_two_requests() {
-    holds_in_the_long_run(RETRY, 0);
+    holds_in_the_long_run(RETRY, 11_480_056);
 }
 
 #[test]
 fn retry_holds_for_two_requests_with_fenced_effects() {
-    holds_in_the_long_run(RETRY_FENCED, 0);
+    holds_in_the_long_run(RETRY_FENCED, 11_489_366);
 }
 
 #[test]
 fn transactional_holds_for_two_requests() {
-    holds_in_the_long_run(TRANSACTIONAL, 0);
+    holds_in_the_long_run(TRANSACTIONAL, 11_480_056);
 }
 
 // Outside of what is promised: these must be reported.
 
 #[test]
 fn a_store_that_loses_a_write_breaks_hold() {
-    breaks(
-        Config { failovers: 1, ..HOLD },
-        "client was told an outcome that is not recorded",
-    );
+    breaks(Config { failovers: 1, ..HOLD }, "client was told an outcome that is not recorded");
 }
 
 #[test]
 fn a_store_that_loses_a_write_breaks_transactional() {
-    breaks(
-        Config {
-            failovers: 1,
-            ..TRANSACTIONAL
-        },
-        "client was told an outcome that is not recorded",
-    );
+    breaks(Config { failovers: 1, ..TRANSACTIONAL }, "client was told an outcome that is not recorded");
 }
 
 #[test]
 fn a_reconcile_while_the_owner_lives_breaks_hold() {
-    breaks(
-        Config {
-            reconcile: Reconcile::OwnerAlive,
-            ..HOLD
-        },
-        "handler ran twice under hold",
-    );
+    breaks(Config { reconcile: Reconcile::OwnerAlive, ..HOLD }, "handler ran twice under hold");
 }
 
 // Small deviations: each must be found out.
 
 #[test]
 fn a_complete_without_token_is_found_out() {
-    mutant(
-        Mutant::CompleteWithoutToken,
-        RETRY_FENCED,
-        "write by one that is not the owner",
-    );
+    mutant(Mutant::CompleteWithoutToken, RETRY_FENCED, "write by one that is not the owner");
 }
 
 #[test]
 fn a_complete_without_fence_is_found_out() {
-    mutant(
-        Mutant::CompleteWithoutFence,
-        RETRY_FENCED,
-        "outcome is not of the effect that stands",
-    );
+    mutant(Mutant::CompleteWithoutFence, RETRY_FENCED, "outcome is not of the effect that stands");
 }
 
 #[test]
 fn a_complete_guarded_by_the_lease_is_found_out() {
-    mutant(
-        Mutant::CompleteByLease,
-        RETRY_FENCED,
-        "write by one that is not the owner",
-    );
+    mutant(Mutant::CompleteByLease, RETRY_FENCED, "write by one that is not the owner");
 }
 
 #[test]
 fn a_release_without_token_is_found_out() {
-    mutant(
-        Mutant::ReleaseWithoutToken,
-        RETRY,
-        "write by one that is not the owner",
-    );
+    mutant(Mutant::ReleaseWithoutToken, RETRY, "write by one that is not the owner");
 }
 
 #[test]
@@ -281,15 +170,8 @@ fn a_claim_that_is_not_voided_is_found_out() {
 
 #[test]
 fn a_release_that_deletes_is_found_out() {
-    let config = Config {
-        watch_retired: true,
-        ..HOLD
-    };
-    mutant(
-        Mutant::ReleaseDeletes,
-        config,
-        "released or voided token granted again",
-    );
+    let config = Config { watch_retired: true, ..HOLD };
+    mutant(Mutant::ReleaseDeletes, config, "released or voided token granted again");
 }
 
 #[test]
@@ -304,45 +186,25 @@ fn a_start_on_an_unknown_claim_is_found_out() {
 
 #[test]
 fn a_purge_of_running_records_is_found_out() {
-    mutant(
-        Mutant::PurgeRunning,
-        Config { purges: 1, ..HOLD },
-        "handler ran twice under hold",
-    );
+    mutant(Mutant::PurgeRunning, Config { purges: 1, ..HOLD }, "handler ran twice under hold");
 }
 
 #[test]
 fn an_answer_before_the_record_is_found_out() {
-    mutant(
-        Mutant::AnswerFirst,
-        HOLD,
-        "client was told an outcome that is not recorded",
-    );
+    mutant(Mutant::AnswerFirst, HOLD, "client was told an outcome that is not recorded");
 }
 
 #[test]
 fn a_replace_that_expects_nothing_is_found_out() {
-    mutant(
-        Mutant::ReplaceExpectsNothing,
-        RETRY,
-        "live or done record replaced",
-    );
+    mutant(Mutant::ReplaceExpectsNothing, RETRY, "live or done record replaced");
 }
 
 #[test]
 fn a_replace_that_expects_the_version_only_is_found_out() {
-    mutant(
-        Mutant::ReplaceExpectsVersionOnly,
-        THREE_RETRY_PURGE,
-        "live or done record replaced",
-    );
+    mutant(Mutant::ReplaceExpectsVersionOnly, THREE_RETRY_PURGE, "live or done record replaced");
 }
 
 #[test]
 fn a_replace_without_not_after_is_found_out() {
-    mutant(
-        Mutant::ReplaceWithoutNotAfter,
-        HOLD,
-        "key held although nobody crashed",
-    );
+    mutant(Mutant::ReplaceWithoutNotAfter, HOLD, "key held although nobody crashed");
 }

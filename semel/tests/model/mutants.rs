@@ -2,7 +2,7 @@
 
 /// One deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mutant {
+pub(crate) enum Mutant {
     /// A complete is applied to whoever runs.
     CompleteWithoutToken,
     /// A complete matches the token, but not the fence.
@@ -36,7 +36,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub fn releases_by_deleting(self) -> bool {
+    pub(crate) fn releases_by_deleting(self) -> bool {
         matches!(self, Self::ReleaseDeletes | Self::FenceStartsAnew)
     }
 }

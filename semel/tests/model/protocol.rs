@@ -8,37 +8,37 @@ use super::store;
 
 /// How much may happen, under which policy.
 #[derive(Debug, Clone, Copy)]
-pub struct Config {
-    pub requests: usize,
+pub(crate) struct Config {
+    pub(crate) requests: usize,
     /// How often each message is sent at most.
-    pub sends: u8,
-    pub expiries: u8,
-    pub crashes: u8,
+    pub(crate) sends: u8,
+    pub(crate) expiries: u8,
+    pub(crate) crashes: u8,
     /// How often the store loses its last acknowledged write.
-    pub failovers: u8,
-    pub purges: u8,
+    pub(crate) failovers: u8,
+    pub(crate) purges: u8,
     /// `retry` and `transactional` take over.
-    pub takeover: bool,
-    pub transactional: bool,
+    pub(crate) takeover: bool,
+    pub(crate) transactional: bool,
     /// The effect refuses a fence lower than one it has seen.
-    pub fenced: bool,
-    pub reconcile: Reconcile,
+    pub(crate) fenced: bool,
+    pub(crate) reconcile: Reconcile,
     /// The work may say that nothing happened.
-    pub clean_failures: bool,
+    pub(crate) clean_failures: bool,
     /// Remember which tokens were released or voided.
-    pub watch_retired: bool,
-    pub mutant: Option<Mutant>,
+    pub(crate) watch_retired: bool,
+    pub(crate) mutant: Option<Mutant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reconcile {
+pub(crate) enum Reconcile {
     Never,
     OwnerDead,
     OwnerAlive,
 }
 
 /// The configuration that the others vary: `hold`, two requests, each message sent twice.
-pub const HOLD: Config = Config {
+pub(crate) const HOLD: Config = Config {
     requests: 2,
     sends: 2,
     expiries: 2,
@@ -56,7 +56,7 @@ pub const HOLD: Config = Config {
 
 /// One step of somebody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Action {
+pub(crate) enum Action {
     Send(usize),
     SendAgain(usize),
     GiveUp(usize),
@@ -93,11 +93,7 @@ impl Config {
 
     /// Where a request goes that has lost, but of whose claim a copy may still be on its way.
     fn refused(&self, astray: bool) -> At {
-        if astray && !self.mutated(Mutant::NoVoid) {
-            At::Voiding
-        } else {
-            At::Refused
-        }
+        if astray && !self.mutated(Mutant::NoVoid) { At::Voiding } else { At::Refused }
     }
 
     fn expires_with_not_after(&self, message: &Message, request: usize) -> bool {
@@ -143,18 +139,11 @@ impl Config {
             At::Voiding => {
                 let on_its_way = |message: &Message| self.expires_with_not_after(message, i);
                 let late = state.messages.iter().any(on_its_way);
-                actions.push(if late {
-                    Action::PassNotAfter(i)
-                } else {
-                    Action::Void(i)
-                });
+                actions.push(if late { Action::PassNotAfter(i) } else { Action::Void(i) });
             }
             At::Voided | At::Answered { .. } | At::Refused | At::Crashed => {}
         }
-        let alive = !matches!(
-            request.at,
-            At::Idle | At::Answered { .. } | At::Refused | At::Crashed
-        );
+        let alive = !matches!(request.at, At::Idle | At::Answered { .. } | At::Refused | At::Crashed);
         if alive && state.crashes < self.crashes {
             actions.push(Action::Crash(i));
         }
@@ -184,12 +173,8 @@ impl Config {
     }
 
     fn owner_dead(&self, state: &State, row: Row) -> bool {
-        self.owner_of(state, row).is_none_or(|i| {
-            matches!(
-                state.requests[i].at,
-                At::Crashed | At::Refused | At::Answered { .. }
-            )
-        })
+        self.owner_of(state, row)
+            .is_none_or(|i| matches!(state.requests[i].at, At::Crashed | At::Refused | At::Answered { .. }))
     }
 
     fn send(&self, state: &mut State, i: usize) {
@@ -201,10 +186,7 @@ impl Config {
         }
         state.send(i, Op::Complete);
         state.requests[i].at = if self.mutated(Mutant::AnswerFirst) {
-            At::Answered {
-                outcome: i as u8 + 1,
-                generation: state.generation,
-            }
+            At::Answered { outcome: i as u8 + 1, generation: state.generation }
         } else {
             At::Completing(1)
         };
@@ -221,17 +203,10 @@ impl Config {
                 }
                 Op::Claim
             }
-            At::Replacing {
-                sent,
-                expected_token,
-                expected_version,
-            } => {
+            At::Replacing { sent, expected_token, expected_version } => {
                 *sent += 1;
                 request.astray = true;
-                Op::Replace {
-                    expected_token: *expected_token,
-                    expected_version: *expected_version,
-                }
+                Op::Replace { expected_token: *expected_token, expected_version: *expected_version }
             }
             At::Completing(sent) => {
                 *sent += 1;
@@ -278,18 +253,8 @@ impl Config {
         let request = state.requests[i];
         let at = match (request.at, answer.op, answer.reply) {
             (At::Claiming(_), AnsweredOp::Claim, Reply::Seen { token, version }) => {
-                state.send(
-                    i,
-                    Op::Replace {
-                        expected_token: token,
-                        expected_version: version,
-                    },
-                );
-                At::Replacing {
-                    sent: 1,
-                    expected_token: token,
-                    expected_version: version,
-                }
+                state.send(i, Op::Replace { expected_token: token, expected_version: version });
+                At::Replacing { sent: 1, expected_token: token, expected_version: version }
             }
             (At::Claiming(_), AnsweredOp::Claim, Reply::Granted(fence))
             | (At::Replacing { .. }, AnsweredOp::Claim | AnsweredOp::Replace, Reply::Granted(fence)) => {
@@ -303,15 +268,13 @@ impl Config {
             (At::Replacing { sent, .. }, AnsweredOp::Replace, Reply::Changed) => {
                 self.refused(sent > 1 || request.astray)
             }
-            (At::Claiming(_), AnsweredOp::Claim, Reply::Done(outcome)) => At::Answered {
-                outcome,
-                generation: answer.generation,
-            },
+            (At::Claiming(_), AnsweredOp::Claim, Reply::Done(outcome)) => {
+                At::Answered { outcome, generation: answer.generation }
+            }
             (At::Claiming(sent), AnsweredOp::Claim, _) => self.refused(sent > 1),
-            (At::Completing(_), AnsweredOp::Complete, Reply::Stands) => At::Answered {
-                outcome: i as u8 + 1,
-                generation: answer.generation,
-            },
+            (At::Completing(_), AnsweredOp::Complete, Reply::Stands) => {
+                At::Answered { outcome: i as u8 + 1, generation: answer.generation }
+            }
             (At::Completing(_), AnsweredOp::Complete, _) => At::Refused,
             (At::Releasing(_), AnsweredOp::Release, _) => self.refused(request.astray),
             (At::Voided, AnsweredOp::Void, _) => At::Refused,
@@ -336,7 +299,7 @@ impl Config {
     }
 
     /// The promise that this state breaks.
-    pub fn violation(&self, state: &State) -> Option<&'static str> {
+    pub(crate) fn violation(&self, state: &State) -> Option<&'static str> {
         let broken = state.broken;
         let running = state.row.is_some_and(|row| row.stage == Stage::Running);
         let single_steps = [
@@ -347,10 +310,7 @@ impl Config {
             (broken.foreign_write, "write by one that is not the owner"),
             (broken.live_or_done_replaced, "live or done record replaced"),
             (broken.fence_told_twice, "one fence held by two attempts"),
-            (
-                broken.retired_token_granted,
-                "released or voided token granted again",
-            ),
+            (broken.retired_token_granted, "released or voided token granted again"),
             (
                 self.fenced && self.outcome_is_not_of_the_effect(state),
                 "outcome is not of the effect that stands",
@@ -370,10 +330,7 @@ impl Config {
     }
 
     fn told_wrongly(&self, state: &State) -> Option<&'static str> {
-        let recorded = state
-            .row
-            .filter(|row| row.stage == Stage::Done)
-            .map(|row| row.outcome);
+        let recorded = state.row.filter(|row| row.stage == Stage::Done).map(|row| row.outcome);
         let mut seen = [None; 4];
         for request in &state.requests[..self.requests] {
             let At::Answered { outcome, generation } = request.at else {
@@ -446,10 +403,7 @@ impl Model for Config {
             Action::PassNotAfter(i) => {
                 let late = |message: &Message| self.expires_with_not_after(message, i);
                 let refused = |message: &Message| store::refuses_after_not_after(self, last, message);
-                assert!(
-                    last.messages.iter().filter(|m| late(m)).all(refused),
-                    "a late claim was applied"
-                );
+                assert!(last.messages.iter().filter(|m| late(m)).all(refused), "a late claim was applied");
                 state.messages.retain(|message| !late(message));
             }
             Action::Void(i) => {
@@ -472,10 +426,7 @@ impl Model for Config {
                 self.receive(&mut state, answer);
             }
             Action::LeasePasses => {
-                state.row = state.row.map(|row| Row {
-                    lease_over: true,
-                    ..row
-                });
+                state.row = state.row.map(|row| Row { lease_over: true, ..row });
                 state.expiries += 1;
             }
             Action::Reconcile => self.reconcile(&mut state),
@@ -491,8 +442,6 @@ impl Model for Config {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always("every promise holds", |config, state| {
-            config.violation(state).is_none()
-        })]
+        vec![Property::always("every promise holds", |config, state| config.violation(state).is_none())]
     }
 }

@@ -1,63 +1,63 @@
 //! A state of the model: one key, the requests that want it, and what is on its way between them.
 
 /// How many requests there can be.
-pub const REQUESTS: usize = 3;
+pub(crate) const REQUESTS: usize = 3;
 
 /// Everything there is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct State {
-    pub row: Option<Row>,
+pub(crate) struct State {
+    pub(crate) row: Option<Row>,
     /// What a failover would bring back: the row and the committed effects before the last write.
-    pub before_last_write: Option<(Option<Row>, u8)>,
+    pub(crate) before_last_write: Option<(Option<Row>, u8)>,
     /// On their way to the store, sorted: any of them can arrive next.
-    pub messages: Vec<Message>,
+    pub(crate) messages: Vec<Message>,
     /// On their way back, sorted.
-    pub answers: Vec<Answer>,
-    pub requests: [Request; REQUESTS],
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) requests: [Request; REQUESTS],
     /// How often the handler was started, and its effect committed, in this life of the key.
-    pub runs: u8,
-    pub commits: u8,
-    pub outcomes: u8,
+    pub(crate) runs: u8,
+    pub(crate) commits: u8,
+    pub(crate) outcomes: u8,
     /// How often the key was purged.
-    pub generation: u8,
-    pub expiries: u8,
-    pub crashes: u8,
-    pub failovers: u8,
-    pub last_fence: u8,
-    pub broken: Broken,
+    pub(crate) generation: u8,
+    pub(crate) expiries: u8,
+    pub(crate) crashes: u8,
+    pub(crate) failovers: u8,
+    pub(crate) last_fence: u8,
+    pub(crate) broken: Broken,
     /// The highest fence that a fenced effect has seen, and whose it was.
-    pub effect_fence: u8,
-    pub effect_by: u8,
+    pub(crate) effect_fence: u8,
+    pub(crate) effect_by: u8,
     /// Who was told of each fence.
-    pub told: [u8; 8],
+    pub(crate) told: [u8; 8],
     /// Tokens that were released or voided, one bit for each request; only kept if the configuration asks.
-    pub retired: u8,
+    pub(crate) retired: u8,
 }
 
 /// Promises that a single step can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Broken {
-    pub fence_not_rising: bool,
-    pub foreign_write: bool,
-    pub fence_told_twice: bool,
-    pub live_or_done_replaced: bool,
-    pub retired_token_granted: bool,
+pub(crate) struct Broken {
+    pub(crate) fence_not_rising: bool,
+    pub(crate) foreign_write: bool,
+    pub(crate) fence_told_twice: bool,
+    pub(crate) live_or_done_replaced: bool,
+    pub(crate) retired_token_granted: bool,
 }
 
 /// The record of the key, as much of it as decides anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Row {
-    pub token: u8,
-    pub fence: u8,
-    pub stage: Stage,
-    pub lease_over: bool,
+pub(crate) struct Row {
+    pub(crate) token: u8,
+    pub(crate) fence: u8,
+    pub(crate) stage: Stage,
+    pub(crate) lease_over: bool,
     /// Who made the outcome, counted from 1.
-    pub outcome: u8,
-    pub version: u8,
+    pub(crate) outcome: u8,
+    pub(crate) version: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stage {
+pub(crate) enum Stage {
     Running,
     Done,
     Released,
@@ -65,17 +65,17 @@ pub enum Stage {
 
 /// One attempt of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Request {
-    pub at: At,
-    pub token: u8,
-    pub fence: u8,
+pub(crate) struct Request {
+    pub(crate) at: At,
+    pub(crate) token: u8,
+    pub(crate) fence: u8,
     /// Whether a copy of its claim may still be on its way.
-    pub astray: bool,
+    pub(crate) astray: bool,
 }
 
 /// Where a request stands; the number is how often it has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum At {
+pub(crate) enum At {
     Idle,
     Claiming(u8),
     Replacing {
@@ -100,35 +100,32 @@ pub enum At {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Op {
+pub(crate) enum Op {
     Claim,
-    Replace {
-        expected_token: u8,
-        expected_version: u8,
-    },
+    Replace { expected_token: u8, expected_version: u8 },
     Complete,
     Release,
     Void,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Message {
-    pub op: Op,
-    pub from: usize,
-    pub token: u8,
-    pub fence: u8,
+pub(crate) struct Message {
+    pub(crate) op: Op,
+    pub(crate) from: usize,
+    pub(crate) token: u8,
+    pub(crate) fence: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Answer {
-    pub to: usize,
-    pub op: AnsweredOp,
-    pub reply: Reply,
-    pub generation: u8,
+pub(crate) struct Answer {
+    pub(crate) to: usize,
+    pub(crate) op: AnsweredOp,
+    pub(crate) reply: Reply,
+    pub(crate) generation: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AnsweredOp {
+pub(crate) enum AnsweredOp {
     Claim,
     Replace,
     Complete,
@@ -138,7 +135,7 @@ pub enum AnsweredOp {
 
 /// What the verbs make of the store's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reply {
+pub(crate) enum Reply {
     Granted(u8),
     Done(u8),
     Running,
@@ -154,7 +151,7 @@ pub enum Reply {
 }
 
 impl Op {
-    pub fn answered(self) -> AnsweredOp {
+    pub(crate) fn answered(self) -> AnsweredOp {
         match self {
             Self::Claim => AnsweredOp::Claim,
             Self::Replace { .. } => AnsweredOp::Replace,
@@ -166,18 +163,13 @@ impl Op {
 }
 
 impl State {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             row: None,
             before_last_write: None,
             messages: Vec::new(),
             answers: Vec::new(),
-            requests: [Request {
-                at: At::Idle,
-                token: 0,
-                fence: 0,
-                astray: false,
-            }; REQUESTS],
+            requests: [Request { at: At::Idle, token: 0, fence: 0, astray: false }; REQUESTS],
             runs: 0,
             commits: 0,
             outcomes: 0,
@@ -194,41 +186,22 @@ impl State {
         }
     }
 
-    pub fn send(&mut self, from: usize, op: Op) {
+    pub(crate) fn send(&mut self, from: usize, op: Op) {
         let Request { token, fence, .. } = self.requests[from];
-        let fence = if matches!(op, Op::Complete | Op::Release) {
-            fence
-        } else {
-            0
-        };
-        self.messages.push(Message {
-            op,
-            from,
-            token,
-            fence,
-        });
+        let fence = if matches!(op, Op::Complete | Op::Release) { fence } else { 0 };
+        self.messages.push(Message { op, from, token, fence });
         self.messages.sort();
     }
 
-    pub fn answer(&mut self, to: usize, op: Op, reply: Reply) {
+    pub(crate) fn answer(&mut self, to: usize, op: Op, reply: Reply) {
         let generation = self.generation;
-        self.answers.push(Answer {
-            to,
-            op: op.answered(),
-            reply,
-            generation,
-        });
+        self.answers.push(Answer { to, op: op.answered(), reply, generation });
         self.answers.sort();
     }
 
     /// Whether a message or an answer of this kind is on its way for this request.
-    pub fn in_flight(&self, of: usize, op: AnsweredOp) -> bool {
-        self.messages
-            .iter()
-            .any(|message| message.from == of && message.op.answered() == op)
-            || self
-                .answers
-                .iter()
-                .any(|answer| answer.to == of && answer.op == op)
+    pub(crate) fn in_flight(&self, of: usize, op: AnsweredOp) -> bool {
+        self.messages.iter().any(|message| message.from == of && message.op.answered() == op)
+            || self.answers.iter().any(|answer| answer.to == of && answer.op == op)
     }
 }

@@ -17,7 +17,7 @@ use super::protocol::Config;
 use super::state::{Message, Op, Reply, Row, Stage, State};
 
 /// The token of an operator.
-pub const OPERATOR: u8 = 99;
+pub(crate) const OPERATOR: u8 = 99;
 
 const LONG_AGO: Timestamp = Timestamp::from_micros(0);
 const FAR_AHEAD: Timestamp = Timestamp::from_micros(1 << 60);
@@ -46,10 +46,7 @@ fn record(row: Row) -> Record {
         intent: INTENT.clone(),
         state: match row.stage {
             Stage::Running => RecordState::Running,
-            Stage::Done => RecordState::Done {
-                outcome: outcome(row.outcome),
-                finished_at: LONG_AGO,
-            },
+            Stage::Done => RecordState::Done { outcome: outcome(row.outcome), finished_at: LONG_AGO },
             Stage::Released => RecordState::Released,
         },
         version: row.version.into(),
@@ -77,9 +74,7 @@ fn row(record: &Record, now: Timestamp) -> Row {
             RecordState::Released => Stage::Released,
         },
         lease_over: record.state != RecordState::Released && record.lease_until <= now,
-        outcome: record
-            .outcome()
-            .map_or(0, |outcome| small(u64::from(outcome.status()) - 200)),
+        outcome: record.outcome().map_or(0, |outcome| small(u64::from(outcome.status()) - 200)),
         version: small(record.version),
     }
 }
@@ -91,17 +86,13 @@ fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
         token: token(message.token),
         owner: OWNER.clone(),
         terms: Terms::DEFAULT,
-        takeover: if config.takeover {
-            Takeover::WhenOver
-        } else {
-            Takeover::Never
-        },
+        takeover: if config.takeover { Takeover::WhenOver } else { Takeover::Never },
         not_after,
     }
 }
 
 /// Applies a message to the row, as the memory store would, and gives the reply that the verbs make of it.
-pub fn apply(config: &Config, state: &mut State, message: Message) -> Reply {
+pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Reply {
     let (before, commits) = (state.row, state.commits);
     let now = now(state);
     let mut slot = state.row.map(record);
@@ -121,7 +112,7 @@ pub fn apply(config: &Config, state: &mut State, message: Message) -> Reply {
 }
 
 /// Shows that the store refuses a claim and a replace after their `not_after`.
-pub fn refuses_after_not_after(config: &Config, state: &State, message: &Message) -> bool {
+pub(crate) fn refuses_after_not_after(config: &Config, state: &State, message: &Message) -> bool {
     let now = now(state);
     let mut slot = state.row.map(record);
     let before = slot.clone();
@@ -129,15 +120,9 @@ pub fn refuses_after_not_after(config: &Config, state: &State, message: &Message
         Op::Claim => {
             let ask = ask(config, message, LONG_AGO);
             let opened = slot::open(&mut slot, &ask, now);
-            matches!(
-                Claiming::new(&ask, 1).opened(opened, now),
-                Step::Answer(Claim::Late)
-            )
+            matches!(Claiming::new(&ask, 1).opened(opened, now), Step::Answer(Claim::Late))
         }
-        Op::Replace {
-            expected_token,
-            expected_version,
-        } => {
+        Op::Replace { expected_token, expected_version } => {
             let mut late = replacement(config, message, expected_token, expected_version);
             late.not_after = Some(LONG_AGO);
             !matches!(slot::replace(&mut slot, &late, now), Replaced::Applied { .. })
@@ -189,10 +174,7 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
         outcome: 0,
         version: 0,
     };
-    let found = Record {
-        version: expected_version.into(),
-        ..record(free)
-    };
+    let found = Record { version: expected_version.into(), ..record(free) };
     let ask = ask(config, message, FAR_AHEAD);
     let opened = semel::backend::Opened::Found(found);
     match Claiming::new(&ask, 1).opened(opened, LONG_AGO) {
@@ -219,19 +201,10 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
 }
 
 fn replace(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
-    let Op::Replace {
-        expected_token,
-        expected_version,
-    } = message.op
-    else {
-        unreachable!()
-    };
+    let Op::Replace { expected_token, expected_version } = message.op else { unreachable!() };
     let mut item = replacement(config, message, expected_token, expected_version);
     if let Some(found) = slot {
-        if matches!(
-            config.mutant,
-            Some(Mutant::ReplaceExpectsNothing | Mutant::ReplaceExpectsVersionOnly)
-        ) {
+        if matches!(config.mutant, Some(Mutant::ReplaceExpectsNothing | Mutant::ReplaceExpectsVersionOnly)) {
             item.expected_token = found.token;
         }
         if config.mutant == Some(Mutant::ReplaceExpectsNothing) {
@@ -247,18 +220,11 @@ fn replace(config: &Config, slot: &mut Option<Record>, message: &Message, now: T
 fn write(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
     let fence = Fence::new(message.fence.into());
     let action = match message.op {
-        Op::Complete => Action::Complete {
-            fence,
-            outcome: outcome(message.from as u8 + 1),
-        },
+        Op::Complete => Action::Complete { fence, outcome: outcome(message.from as u8 + 1) },
         Op::Release => Action::Release { fence },
         _ => Action::Void,
     };
-    let mut item = Write {
-        key: KEY.clone(),
-        token: token(message.token),
-        action,
-    };
+    let mut item = Write { key: KEY.clone(), token: token(message.token), action };
     mutate(config, slot.as_ref(), &mut item, now);
     let written = slot::write(slot, &item, now);
     let applied = matches!(written, Written::Applied);
@@ -267,11 +233,7 @@ fn write(config: &Config, slot: &mut Option<Record>, message: &Message, now: Tim
     }
     let ack = verbs::acknowledge(&item, &written).expect("no record of the model is locked");
     // Nobody asks what became of a release or a void, only that it is answered.
-    let stands = if message.op == Op::Complete {
-        ack.stands()
-    } else {
-        applied
-    };
+    let stands = if message.op == Op::Complete { ack.stands() } else { applied };
     if stands { Reply::Stands } else { Reply::Lost }
 }
 
@@ -336,7 +298,7 @@ fn grant(state: &mut State, fence: u8) {
 }
 
 /// What an operator or a hook records about a lost attempt: by `owner`, or that it did not happen.
-pub fn reconcile(state: &mut State, happened: Option<u8>) {
+pub(crate) fn reconcile(state: &mut State, happened: Option<u8>) {
     let now = now(state);
     let mut slot = state.row.map(record);
     let found = slot.clone().expect("there is something to reconcile");
@@ -351,20 +313,14 @@ pub fn reconcile(state: &mut State, happened: Option<u8>) {
         not_after: None,
     };
     let replaced = slot::replace(&mut slot, &item, now);
-    assert!(
-        matches!(replaced, Replaced::Applied { .. }),
-        "nothing came between"
-    );
+    assert!(matches!(replaced, Replaced::Applied { .. }), "nothing came between");
     state.row = slot.as_ref().map(|record| row(record, now));
     grant(state, state.row.map_or(0, |row| row.fence));
     state.outcomes += u8::from(happened.is_some());
 }
 
 /// Whether a record in this stage would be pruned once its retention is over.
-pub fn prunable(row: Row) -> bool {
-    let expired = Record {
-        expires_at: LONG_AGO,
-        ..record(row)
-    };
+pub(crate) fn prunable(row: Row) -> bool {
+    let expired = Record { expires_at: LONG_AGO, ..record(row) };
     expired.is_expired(LONG_AGO.after(Duration::from_micros(1)))
 }

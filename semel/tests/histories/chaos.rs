@@ -1,0 +1,153 @@
+//! A store as one process sees it: through a network that delays, refuses, loses and repeats.
+
+use std::future::{Future, pending};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use semel::{MemoryStore, StoreError};
+use tokio::time::sleep;
+
+use crate::support::Path;
+
+/// Chance that can be repeated: the same seed gives the same history.
+#[derive(Clone)]
+pub(crate) struct Dice(Arc<Mutex<SmallRng>>);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(SmallRng::seed_from_u64(seed))))
+    }
+
+    /// A number below `end`.
+    pub(crate) fn roll(&self, end: u64) -> u64 {
+        self.0.lock().unwrap().random_range(0..end)
+    }
+
+    pub(crate) fn percent(&self, chance: u64) -> bool {
+        self.roll(100) < chance
+    }
+
+    pub(crate) fn millis(&self, end: u64) -> Duration {
+        Duration::from_millis(self.roll(end))
+    }
+}
+
+/// One process: its way to the store, and whether it has crashed.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) store: MemoryStore,
+    dice: Dice,
+    crashed: Arc<AtomicBool>,
+    /// Shared by all processes: the network is well again.
+    healed: Arc<AtomicBool>,
+}
+
+/// What becomes of one question.
+enum Fate {
+    Answered,
+    /// It arrives late; so late that its asker may have given up.
+    Delayed(Duration),
+    /// It never leaves.
+    Refused,
+    /// It is lost on its way.
+    Lost(Duration),
+    /// It is applied, and the connection breaks before the answer.
+    AnswerLost(Duration),
+    /// It is applied, and nobody ever answers.
+    Silence,
+    /// It is applied, and a copy of it arrives later, once more. The contract of a store lets no claim be answered
+    /// then, so its asker hears that nothing is known.
+    Repeated(Duration),
+}
+
+impl Process {
+    pub(crate) fn new(store: &MemoryStore, dice: &Dice, healed: &Arc<AtomicBool>) -> Self {
+        let crashed = Arc::default();
+        Self { store: store.clone(), dice: dice.clone(), crashed, healed: Arc::clone(healed) }
+    }
+
+    pub(crate) fn crash(&self) {
+        self.crashed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_crashed(&self) -> bool {
+        self.crashed.load(Ordering::Relaxed)
+    }
+
+    /// Goes no further once the process has crashed.
+    pub(crate) async fn alive(&self) {
+        if self.has_crashed() {
+            pending::<()>().await;
+        }
+    }
+
+    fn fate(&self) -> Fate {
+        if self.healed.load(Ordering::Relaxed) {
+            return Fate::Answered;
+        }
+        match self.dice.roll(100) {
+            0..70 => Fate::Answered,
+            70..76 => Fate::Delayed(self.dice.millis(8_000)),
+            76..80 => Fate::Refused,
+            80..85 => Fate::Lost(self.dice.millis(300)),
+            85..92 => Fate::AnswerLost(self.dice.millis(300)),
+            92..94 => Fate::Silence,
+            _ => Fate::Repeated(self.dice.millis(12_000)),
+        }
+    }
+}
+
+impl Path for Process {
+    async fn pass<T, F>(
+        &self,
+        _verb: &'static str,
+        call: impl Fn(MemoryStore) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.alive().await;
+        let answer = match self.fate() {
+            Fate::Answered => call(self.store.clone()).await,
+            Fate::Delayed(time) => {
+                // What is on its way arrives, even if its sender has stopped waiting or died.
+                let (store, arrived) = (self.store.clone(), call);
+                let sent = tokio::spawn(async move {
+                    sleep(time).await;
+                    arrived(store).await.map(|_| ())
+                });
+                let _applied = sent.await;
+                Err(StoreError::unknown("answered too late"))
+            }
+            Fate::Refused => Err(StoreError::unavailable("connection refused")),
+            Fate::Lost(time) => {
+                sleep(time).await;
+                Err(StoreError::unknown("connection lost before it was applied"))
+            }
+            Fate::AnswerLost(time) => {
+                let _applied = call(self.store.clone()).await;
+                sleep(time).await;
+                Err(StoreError::unknown("connection lost after it was applied"))
+            }
+            Fate::Silence => {
+                let _applied = call(self.store.clone()).await;
+                pending().await
+            }
+            Fate::Repeated(time) => {
+                let _applied = call(self.store.clone()).await;
+                let store = self.store.clone();
+                tokio::spawn(async move {
+                    sleep(time).await;
+                    let _applied_again = call(store).await;
+                });
+                Err(StoreError::unknown("sent twice on the way"))
+            }
+        };
+        self.alive().await;
+        answer
+    }
+}

@@ -1,0 +1,261 @@
+//! Random histories: many requests over a few keys, through processes that crash and a network that loses,
+//! delays and repeats, judged by a ledger that the store knows nothing of.
+//!
+//! The time is virtual and the chance is seeded: the same seed gives the same history. `SEMEL_SEED=n` replays one
+//! and prints it, `SEMEL_HISTORIES=n` runs another number of them than the default.
+
+mod chaos;
+mod ledger;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Outcome, Policy, Store};
+use tokio::time::{sleep, timeout};
+
+use chaos::{Dice, Process};
+use ledger::{Event, Ledger, Refusal};
+use support::Through;
+
+/// For each policy.
+const HISTORIES: u64 = 50_000;
+/// A third of it is a whole number of milliseconds, as is every other duration: timers round up to those, and a
+/// history with fractions would not be the same twice.
+const LEASE: Duration = Duration::from_millis(1_200);
+const KEYS: usize = 2;
+
+fn policy(after_crash: AfterCrash, dice: &Dice) -> Policy {
+    let policy = match after_crash {
+        AfterCrash::Retry => Policy::retry(),
+        AfterCrash::Transactional => Policy::transactional(),
+        _ => Policy::hold(),
+    };
+    let wait = if dice.percent(40) { dice.millis(5_000) } else { Duration::ZERO };
+    let limits = || policy.with_lease(LEASE)?.with_patience(Duration::from_millis(500))?.with_wait(wait);
+    limits().expect("the limits of the histories are valid")
+}
+
+fn key(number: usize) -> Key {
+    Key::new("histories", &number.to_string()).expect("a number is a valid key")
+}
+
+fn intent(number: u8) -> Intent {
+    Intent::of("run", "", &number).expect("a number has a fingerprint")
+}
+
+/// What one request does when it runs; all of it is decided before.
+#[derive(Clone)]
+struct Work {
+    key: usize,
+    process: Process,
+    ledger: Ledger,
+    before: Duration,
+    after: Duration,
+    ending: u64,
+    transactional: bool,
+}
+
+impl Work {
+    fn new(key: usize, process: &Process, ledger: &Ledger, dice: &Dice, transactional: bool) -> Self {
+        Self {
+            key,
+            process: process.clone(),
+            ledger: ledger.clone(),
+            before: dice.millis(1_500),
+            after: dice.millis(1_500),
+            ending: dice.roll(100),
+            transactional,
+        }
+    }
+
+    async fn run(self, lease: Lease) -> Result<u64, Failure> {
+        let fence = lease.fence().get();
+        self.process.alive().await;
+        self.ledger.write(self.key, Event::Started { fence });
+        sleep(self.before).await;
+        self.process.alive().await;
+        match self.ending {
+            0..15 => return Err(Failure::nothing_happened("refused by the other side")),
+            15..20 if !self.transactional => {
+                self.ledger.write(self.key, Event::Unknown);
+                return Err(Failure::unknown("no answer from the other side"));
+            }
+            _ => {}
+        }
+        if self.transactional {
+            // One step for effect and outcome, as in one transaction of a database.
+            let outcome = Outcome::json(&fence)?;
+            if !self.process.store.complete(&lease, &outcome).await?.stands() {
+                return Err(Failure::nothing_happened("rolled back"));
+            }
+        }
+        self.ledger.write(self.key, Event::Effect { fence });
+        sleep(self.after).await;
+        self.process.alive().await;
+        match self.ending {
+            20..25 if !self.transactional => {
+                self.ledger.write(self.key, Event::Unknown);
+                Err(Failure::unknown("the other side did it, but its answer was lost"))
+            }
+            25..30 if self.transactional => Err(Failure::unknown("the answer to the commit was lost")),
+            30..35 => {
+                self.ledger.write(self.key, Event::Unknown);
+                panic!("the work panics");
+            }
+            _ => Ok(fence),
+        }
+    }
+}
+
+/// One history. Gives the ledger and what is wrong with it.
+async fn history(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>) {
+    let dice = Dice::new(seed);
+    let (store, ledger) = (MemoryStore::new(), Ledger::default());
+    let healed = Arc::new(AtomicBool::new(false));
+    let processes: Vec<(Process, Once)> = (0..=dice.roll(3))
+        .map(|_| {
+            let process = Process::new(&store, &dice, &healed);
+            let once = Once::new(Through(process.clone())).with_policy(policy(after_crash, &dice));
+            (process, once)
+        })
+        .collect();
+
+    let mut clients = Vec::new();
+    for _ in 0..2 + dice.roll(6) {
+        let (process, once) = &processes[dice.roll(processes.len() as u64) as usize];
+        let number = dice.roll(KEYS as u64) as usize;
+        let asked = u8::from(dice.percent(10));
+        let work = Work::new(number, process, &ledger, &dice, after_crash == AfterCrash::Transactional);
+        let (begins, patience) = (dice.millis(4_000), dice.millis(60_000));
+        let (once, ledger) = (once.clone(), ledger.clone());
+        clients.push(tokio::spawn(async move {
+            sleep(begins).await;
+            let (key, intent) = (key(number), intent(asked));
+            // A client that runs out of patience goes away in the middle of whatever happens.
+            let run = timeout(patience, once.run(&key, &intent, |lease| work.run(lease))).await;
+            match run {
+                Ok(Ok(ran)) => {
+                    let told = Event::Told { value: ran.value, intent: asked, replayed: ran.replayed };
+                    ledger.write(number, told);
+                }
+                Ok(Err(error)) => ledger.write(number, Event::Refused(Refusal::from(&error))),
+                Err(_) => {}
+            }
+        }));
+    }
+    for (process, _) in &processes {
+        if dice.percent(25) {
+            sleep(dice.millis(3_000)).await;
+            process.crash();
+            (0..KEYS).for_each(|key| ledger.write(key, Event::Unknown));
+        }
+    }
+
+    sleep(Duration::from_secs(30)).await;
+    healed.store(true, Ordering::Relaxed);
+    sleep(Duration::from_secs(60)).await;
+    for (process, once) in &processes {
+        if !process.has_crashed() && timeout(Duration::from_secs(60), once.drain()).await.is_err() {
+            return (ledger, Some("background work does not end after everything was well again".into()));
+        }
+    }
+    clients.iter().for_each(tokio::task::JoinHandle::abort);
+    let last = Process::new(&store, &dice, &healed);
+    let once = Once::new(Through(last.clone())).with_policy(policy(after_crash, &dice));
+    for number in 0..KEYS {
+        let work = Work {
+            ending: 99,
+            ..Work::new(number, &last, &ledger, &dice, after_crash == AfterCrash::Transactional)
+        };
+        let ran = once.run(&key(number), &intent(0), |lease| work.run(lease)).await;
+        ledger.write(number, Event::Last(ran.map(|ran| ran.value).map_err(|error| Refusal::from(&error))));
+    }
+    for number in 0..KEYS {
+        let record = store.find(&key(number)).await.expect("memory answers");
+        let recorded = record.as_ref().map(|record| (&record.state, record.fence.get()));
+        if let Some(wrong) = ledger.violation(number, after_crash, recorded) {
+            return (ledger, Some(wrong));
+        }
+    }
+    (ledger, None)
+}
+
+fn run(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime without I/O can always be made").block_on(history(seed, after_crash))
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
+}
+
+/// The work panics on purpose, thousands of times; what it says is of no interest.
+fn quiet() {
+    std::panic::set_hook(Box::new(|info| {
+        if info.payload_as_str() != Some("the work panics") {
+            eprintln!("{info}");
+        }
+    }));
+}
+
+fn histories(after_crash: AfterCrash) {
+    quiet();
+    if let Some(seed) = number_from("SEMEL_SEED") {
+        let (ledger, violation) = run(seed, after_crash);
+        ledger.all().iter().for_each(|(key, event)| eprintln!("key {key}: {event:?}"));
+        assert_eq!(violation, None, "seed {seed}, {after_crash:?}");
+        return;
+    }
+    for seed in 0..number_from("SEMEL_HISTORIES").unwrap_or(HISTORIES) {
+        let (_, violation) = run(seed, after_crash);
+        assert_eq!(violation, None, "replay with SEMEL_SEED={seed}, {after_crash:?}");
+    }
+}
+
+/// What happened, with the fences numbered: they are made of the time and differ from run to run.
+fn numbered(ledger: &Ledger) -> Vec<(usize, Event)> {
+    let mut fences = Vec::new();
+    let mut number = |fence: u64| {
+        let known = fences.iter().position(|f| *f == fence);
+        known.unwrap_or_else(|| {
+            fences.push(fence);
+            fences.len() - 1
+        }) as u64
+    };
+    let mut event = |event| match event {
+        Event::Started { fence } => Event::Started { fence: number(fence) },
+        Event::Effect { fence } => Event::Effect { fence: number(fence) },
+        Event::Told { value, intent, replayed } => Event::Told { value: number(value), intent, replayed },
+        Event::Last(Ok(value)) => Event::Last(Ok(number(value))),
+        other => other,
+    };
+    ledger.all().into_iter().map(|(key, happened)| (key, event(happened))).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    quiet();
+    for seed in 0..500 {
+        let [one, other] = [(); 2].map(|()| numbered(&run(seed, AfterCrash::Retry).0));
+        assert_eq!(one, other, "seed {seed}");
+    }
+}
+
+#[test]
+fn hold_keeps_its_promises_in_random_histories() {
+    histories(AfterCrash::Hold);
+}
+
+#[test]
+fn retry_keeps_its_promises_in_random_histories() {
+    histories(AfterCrash::Retry);
+}
+
+#[test]
+fn transactional_keeps_its_promises_in_random_histories() {
+    histories(AfterCrash::Transactional);
+}

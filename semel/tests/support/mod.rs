@@ -1,0 +1,127 @@
+//! A memory store behind a path that tests can disturb.
+
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use semel::{
+    Ack, Ask, Claim, Key, Lease, MemoryStore, Outcome, Prune, Record, Store, StoreError, Timestamp, Token,
+    Void,
+};
+
+/// The way of a question to the store and of the answer back.
+pub(crate) trait Path: Send + Sync + 'static {
+    /// Makes the call, or not, or twice, and answers. The verb's name is for those who disturb only some.
+    fn pass<T, F>(
+        &self,
+        verb: &'static str,
+        call: impl Fn(MemoryStore) -> F + Send + 'static,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static;
+}
+
+/// A store at the end of a path.
+pub(crate) struct Through<P>(pub(crate) P);
+
+#[async_trait]
+impl<P: Path> Store for Through<P> {
+    fn name(&self) -> &'static str {
+        "through"
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.0.pass("now", |store| async move { store.now().await }).await
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
+        let ask = ask.clone();
+        self.0
+            .pass("claim", move |store| {
+                let ask = ask.clone();
+                async move { store.claim(&ask).await }
+            })
+            .await
+    }
+
+    async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError> {
+        let lease = lease.clone();
+        self.0
+            .pass("renew", move |store| {
+                let lease = lease.clone();
+                async move { store.renew(&lease, length).await }
+            })
+            .await
+    }
+
+    async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
+        let sent = (lease.clone(), outcome.clone());
+        self.0
+            .pass("complete", move |store| {
+                let (lease, outcome) = sent.clone();
+                async move { store.complete(&lease, &outcome).await }
+            })
+            .await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<Ack, StoreError> {
+        let lease = lease.clone();
+        self.0
+            .pass("release", move |store| {
+                let lease = lease.clone();
+                async move { store.release(&lease).await }
+            })
+            .await
+    }
+
+    async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        let sent = (lease.clone(), reason.to_owned());
+        self.0
+            .pass("abandon", move |store| {
+                let (lease, reason) = sent.clone();
+                async move { store.abandon(&lease, &reason).await }
+            })
+            .await
+    }
+
+    async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
+        let key = key.clone();
+        self.0
+            .pass("void", move |store| {
+                let key = key.clone();
+                async move { store.void(&key, token, not_after).await }
+            })
+            .await
+    }
+
+    async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let key = key.clone();
+        self.0
+            .pass("find", move |store| {
+                let key = key.clone();
+                async move { store.find(&key).await }
+            })
+            .await
+    }
+
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        let keys = keys.to_vec();
+        self.0
+            .pass("find_many", move |store| {
+                let keys = keys.clone();
+                async move { store.find_many(&keys).await }
+            })
+            .await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        let prune = prune.clone();
+        self.0
+            .pass("prune", move |store| {
+                let prune = prune.clone();
+                async move { store.prune(&prune).await }
+            })
+            .await
+    }
+}
