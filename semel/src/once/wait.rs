@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
@@ -40,7 +40,7 @@ struct Book {
 
 struct Waited {
     waiters: usize,
-    woken: watch::Sender<()>,
+    ended: Arc<Notify>,
 }
 
 impl Waiters {
@@ -52,19 +52,20 @@ impl Waiters {
         store: &Arc<dyn Store>,
         tasks: &TaskTracker,
     ) -> bool {
-        let Some(mut place) = self.enter(key) else {
+        let Some(place) = self.enter(key) else {
             return false;
         };
+        let ended = place.ended.notified();
         self.poll(store, tasks);
-        // An error would mean that the sender is gone, but this place keeps it in the book.
-        let _ = timeout_at(until, place.woken.changed()).await;
+        // Whether it has ended or the time is over: the caller asks the store again.
+        let _ended = timeout_at(until, ended).await;
         true
     }
 
     /// The attempt of this key has ended, or may have.
     pub(super) fn wake(&self, key: &Key) {
         if let Some(waited) = self.book().keys.get(key) {
-            waited.woken.send_replace(());
+            waited.ended.notify_waiters();
         }
     }
 
@@ -73,17 +74,15 @@ impl Waiters {
         if book.in_all >= MAX_IN_ALL {
             return None;
         }
-        let waited = book
-            .keys
-            .entry(key.clone())
-            .or_insert_with(|| Waited { waiters: 0, woken: watch::Sender::new(()) });
+        let waited =
+            book.keys.entry(key.clone()).or_insert_with(|| Waited { waiters: 0, ended: Arc::default() });
         if waited.waiters >= MAX_PER_KEY {
             return None;
         }
         waited.waiters += 1;
-        let woken = waited.woken.subscribe();
+        let ended = Arc::clone(&waited.ended);
         book.in_all += 1;
-        Some(Place { waiters: Arc::clone(self), key: key.clone(), woken })
+        Some(Place { waiters: Arc::clone(self), key: key.clone(), ended })
     }
 
     fn leave(&self, key: &Key) {
@@ -144,7 +143,7 @@ impl Waiters {
 struct Place {
     waiters: Arc<Waiters>,
     key: Key,
-    woken: watch::Receiver<()>,
+    ended: Arc<Notify>,
 }
 
 impl Drop for Place {
