@@ -1,9 +1,10 @@
 //! The memory store keeps the contract, and its own limits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use semel::conformance::{self, Subject};
-use semel::{Inspect, MemoryStore};
+use semel::{Ask, Claim, Inspect, Intent, Key, MemoryStore, Owner, Prune, Store, Takeover, Terms, Token};
 
 fn moved_by(subject: Subject, store: &MemoryStore) -> Subject {
     let store = store.clone();
@@ -30,6 +31,47 @@ async fn a_shared_dyn_store_keeps_every_promise() {
 
 #[tokio::test]
 async fn memory_keeps_every_promise_when_time_passes_by_itself() {
-    let subject = Subject::new(MemoryStore::new()).with_lease(std::time::Duration::from_millis(100));
+    let subject = Subject::new(MemoryStore::new());
     conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+fn ask(store: &MemoryStore, name: &str) -> Ask {
+    Ask {
+        key: Key::new("tests", name).unwrap(),
+        intent: Intent::of("charge", "", &1).unwrap(),
+        token: Token::random(),
+        owner: Owner::new("tests"),
+        terms: Terms::DEFAULT,
+        takeover: Takeover::Never,
+        not_after: store.memory_clock().now().after(Duration::from_secs(600)),
+    }
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_new_keys_and_still_answers_old_ones() {
+    let store = MemoryStore::with_capacity(2);
+    let (one, two, three) = (ask(&store, "one"), ask(&store, "two"), ask(&store, "three"));
+    assert!(matches!(store.claim(&one).await.unwrap(), Claim::Granted(_)));
+    assert!(matches!(store.claim(&two).await.unwrap(), Claim::Granted(_)));
+    let full = store.claim(&three).await.unwrap_err();
+    assert!(full.is_transient() && !full.is_unknown());
+    assert_eq!(full.to_string(), "store unavailable: memory holds 2 records, the limit; prune or raise it");
+    assert!(matches!(store.claim(&one).await.unwrap(), Claim::Granted(_)));
+
+    store.memory_clock().advance(Terms::DEFAULT.retention());
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 2);
+    let three = ask(&store, "three");
+    assert!(matches!(store.claim(&three).await.unwrap(), Claim::Granted(_)));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_does_not_lower_a_fence() {
+    let store = MemoryStore::new();
+    let one = ask(&store, "one");
+    let Claim::Granted(first) = store.claim(&one).await.unwrap() else { panic!("not granted") };
+    store.memory_clock().set_back(Duration::from_secs(3_600));
+    assert!(store.release(&first).await.unwrap().stands());
+    let again = Ask { token: Token::random(), ..one };
+    let Claim::Granted(second) = store.claim(&again).await.unwrap() else { panic!("not granted") };
+    assert!(second.fence() > first.fence());
 }

@@ -1,0 +1,125 @@
+//! What the verbs cost when the store costs nothing: the protocol itself, in memory.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use semel::{Ack, Ask, Claim, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token};
+
+/// How much to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Operations of each thread in each round
+    #[arg(long, default_value_t = 200_000)]
+    operations: u32,
+
+    /// Rounds; one and two threads take turns, and the median counts
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Load {
+    ClaimComplete,
+    Replay,
+}
+
+/// Measures both loads on one thread and on two, in turns.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    println!("{} operations a thread, {} rounds, medians", args.operations, args.rounds);
+    for (load, name) in [(Load::ClaimComplete, "claim + complete, new keys"), (Load::Replay, "replay")] {
+        let mut one = Vec::new();
+        let mut two = Vec::new();
+        for _ in 0..args.rounds {
+            one.push(rate(load, 1, args.operations)?);
+            two.push(rate(load, 2, args.operations)?);
+        }
+        let (one, two) = (median(one), median(two));
+        println!(
+            "{name:<27} 1 thread: {:>9.0} a second, {:.2} µs each   2 threads: {:>9.0} a second, {:.2} x",
+            one,
+            1e6 / one,
+            two,
+            two / one,
+        );
+    }
+    Ok(())
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Operations per second of all threads together, on a store of their own.
+fn rate(load: Load, threads: u32, operations: u32) -> Result<f64> {
+    let store = MemoryStore::with_capacity(threads as usize * operations as usize + 1);
+    let asks: Vec<Vec<Ask>> =
+        (0..threads).map(|thread| asks(&store, thread, operations)).collect::<Result<_>>()?;
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = asks
+            .iter()
+            .map(|asks| {
+                let store = store.clone();
+                scope.spawn(move || work(&store, load, asks))
+            })
+            .collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a worker panicked")))
+    })?;
+    Ok(f64::from(threads * operations) / started.elapsed().as_secs_f64())
+}
+
+/// The claims are made beforehand: a server has them from its request.
+fn asks(store: &MemoryStore, thread: u32, operations: u32) -> Result<Vec<Ask>> {
+    let scope = Scope::new("bench")?.with_principal(&format!("thread {thread}"))?;
+    let intent = Intent::of("charge", "invoice-42", "200 bytes of it")?;
+    let not_after = store.memory_clock().now().after(Duration::from_secs(3_600));
+    let ask = |n: u32| {
+        Ok(Ask {
+            key: scope.key(&format!("8e03978e-40d5-43dd-bc93-{n:012}"))?,
+            intent: intent.clone(),
+            token: Token::random(),
+            owner: Owner::new("bench"),
+            terms: Terms::DEFAULT,
+            takeover: Takeover::Never,
+            not_after,
+        })
+    };
+    (0..operations).map(ask).collect()
+}
+
+fn work(store: &MemoryStore, load: Load, asks: &[Ask]) -> Result<()> {
+    let outcome = Outcome::new(201)?.with_body("x".repeat(200))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().context("could not start a runtime")?;
+    runtime.block_on(async {
+        match load {
+            Load::ClaimComplete => {
+                for ask in asks {
+                    claim_and_complete(store, ask, &outcome).await?;
+                }
+            }
+            Load::Replay => {
+                claim_and_complete(store, &asks[0], &outcome).await?;
+                for ask in asks {
+                    let repeat = Ask { key: asks[0].key.clone(), ..ask.clone() };
+                    if !matches!(store.claim(&repeat).await?, Claim::Done(_)) {
+                        bail!("a repeat was not replayed");
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+async fn claim_and_complete(store: &MemoryStore, ask: &Ask, outcome: &Outcome) -> Result<()> {
+    let Claim::Granted(lease) = store.claim(ask).await? else { bail!("a new key was not granted") };
+    match store.complete(&lease, outcome).await? {
+        Ack::Applied => Ok(()),
+        other => bail!("a complete was {other:?}"),
+    }
+}

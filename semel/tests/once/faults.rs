@@ -1,0 +1,165 @@
+//! A store that does not answer.
+
+use std::time::Duration;
+
+use semel::{Failure, Phase, Policy, Ran, RunError};
+use tokio::time::sleep;
+
+use super::gate::Fault;
+use super::{Counter, LEASE, engine, intent, key, phase, record, with_lease};
+
+/// Long enough for every background task, and longer than any lease here.
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_out_nothing_runs() {
+    for verb in ["now", "claim"] {
+        for fault in [Fault::Unavailable, Fault::Lost, Fault::Refused] {
+            let (gate, once) = engine();
+            gate.disturb(verb, fault);
+            let counter = Counter::default();
+            let refused = once.run(&key(), &intent(), counter.quick()).await;
+            assert!(matches!(refused, Err(RunError::Unavailable(_))), "{verb} {fault:?}: {refused:?}");
+            gate.heal();
+            assert_eq!(once.run(&key(), &intent(), counter.quick()).await.unwrap().value, 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answer_was_lost_is_sent_again_and_runs_once() {
+    let (gate, once) = engine();
+    gate.disturb("claim", Fault::AnswerLost);
+    let healing = tokio::spawn({
+        let gate = gate.clone();
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            gate.heal();
+        }
+    });
+    let counter = Counter::default();
+    assert_eq!(once.run(&key(), &intent(), counter.quick()).await.unwrap().value, 1);
+    assert!(gate.calls("claim") > 2);
+    assert_eq!(record(&gate).await.unwrap().attempt, 1);
+    healing.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_given_up_is_voided_so_that_the_key_is_not_stuck() {
+    for fault in [Fault::AnswerLost, Fault::Silence] {
+        let (gate, once) = engine();
+        gate.disturb("claim", fault);
+        let counter = Counter::default();
+        let refused = once.run(&key(), &intent(), counter.quick()).await;
+        assert!(matches!(refused, Err(RunError::Unavailable(_))));
+        assert_eq!(phase(&gate).await, Some(Phase::Running));
+        gate.heal();
+        once.drain().await;
+        assert_eq!(phase(&gate).await, Some(Phase::Released));
+        assert_eq!(once.run(&key(), &intent(), counter.quick()).await.unwrap().value, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_void_gets_through_in_the_end() {
+    let (gate, once) = engine();
+    gate.disturb("claim", Fault::AnswerLost);
+    gate.disturb("void", Fault::Unavailable);
+    let counter = Counter::default();
+    once.run(&key(), &intent(), counter.quick()).await.unwrap_err();
+    sleep(LONG).await;
+    assert_eq!(phase(&gate).await, Some(Phase::Held));
+    gate.heal();
+    once.drain().await;
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_told_an_outcome_before_it_is_recorded() {
+    for fault in [Fault::Unavailable, Fault::Lost, Fault::Silence] {
+        let (gate, once) = engine();
+        gate.disturb("complete", fault);
+        let counter = Counter::default();
+        let pending = once.run(&key(), &intent(), counter.quick()).await;
+        assert!(matches!(pending, Err(RunError::OutcomePending(_))), "{fault:?}: {pending:?}");
+        sleep(LONG).await;
+        gate.heal();
+        once.drain().await;
+        let ran = once.run(&key(), &intent(), counter.quick()).await.unwrap();
+        assert_eq!((ran, counter.count()), (Ran { value: 1, replayed: true }, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_complete_whose_answer_was_lost_counts() {
+    let (gate, once) = engine();
+    gate.disturb("complete", Fault::AnswerLost);
+    let healing = tokio::spawn({
+        let gate = gate.clone();
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            gate.heal();
+        }
+    });
+    let ran = once.run(&key(), &intent(), Counter::default().quick()).await.unwrap();
+    assert_eq!(ran, Ran { value: 1, replayed: false });
+    healing.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_the_store_refuses_holds_the_key() {
+    let (gate, once) = engine();
+    gate.disturb("complete", Fault::Refused);
+    let counter = Counter::default();
+    let refused = once.run(&key(), &intent(), counter.quick()).await;
+    assert!(matches!(refused, Err(RunError::Unrecorded(_))), "{refused:?}");
+    once.drain().await;
+    assert_eq!(phase(&gate).await, Some(Phase::Held));
+    assert!(record(&gate).await.unwrap().note.unwrap().text.contains("the outcome was refused"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_answered_is_followed_up() {
+    let (gate, once) = engine();
+    gate.disturb("release", Fault::Unavailable);
+    let fails = |_lease| async { Err::<u32, _>(Failure::nothing_happened("no such account")) };
+    let failed = once.run(&key(), &intent(), fails).await;
+    assert!(matches!(failed, Err(RunError::Failed { nothing_happened: true, .. })));
+    gate.heal();
+    once.drain().await;
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_key_stays_held_although_its_claim_was_sent_twice() {
+    let (gate, once) = engine();
+    gate.disturb("claim", Fault::AnswerLost);
+    let healing = tokio::spawn({
+        let gate = gate.clone();
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            gate.heal();
+        }
+    });
+    let fails = |_lease| async { Err::<u32, _>(Failure::unknown("timed out")) };
+    once.run(&key(), &intent(), fails).await.unwrap_err();
+    healing.await.unwrap();
+    once.drain().await;
+    sleep(LONG).await;
+    assert_eq!(phase(&gate).await, Some(Phase::Held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_renewed_is_signalled() {
+    let (gate, once) = engine();
+    gate.disturb("renew", Fault::Unavailable);
+    let once = once.with_policy(with_lease(Policy::retry()));
+    let started = tokio::time::Instant::now();
+    let waits = |lease: semel::Lease| async move {
+        lease.lost().await;
+        Ok::<_, Failure>(1)
+    };
+    let ran = once.run(&key(), &intent(), waits).await.unwrap();
+    assert_eq!(ran.value, 1);
+    assert!(started.elapsed() >= LEASE && started.elapsed() < LEASE * 2);
+}

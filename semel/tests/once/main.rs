@@ -1,0 +1,81 @@
+//! The engine: what it runs, what it records, and what it tells.
+
+mod faults;
+mod gate;
+mod runs;
+#[path = "../support/mod.rs"]
+mod support;
+mod waits;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use semel::{Failure, Intent, Key, Lease, Once, Phase, Policy, Record, Store};
+
+use gate::Gate;
+use support::Through;
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn key() -> Key {
+    Key::new("tests", "key").expect("a valid key")
+}
+
+fn intent() -> Intent {
+    Intent::of("charge", "invoice-42", &1_000).expect("a valid intent")
+}
+
+fn with_lease(policy: Policy) -> Policy {
+    policy.with_lease(LEASE).expect("a valid lease")
+}
+
+/// An engine behind a gate, under `hold`.
+fn engine() -> (Gate, Once) {
+    let gate = Gate::new();
+    let once = Once::new(Through(gate.clone())).with_policy(with_lease(Policy::hold()));
+    (gate, once)
+}
+
+/// Counts how often it runs.
+#[derive(Clone, Default)]
+struct Counter(Arc<AtomicU32>);
+
+impl Counter {
+    fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Work that takes this long and gives the number of its run.
+    fn work(
+        &self,
+        takes: Duration,
+    ) -> impl FnOnce(Lease) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, Failure>> + Send>> + use<>
+    {
+        let counter = self.clone();
+        move |_lease| {
+            Box::pin(async move {
+                let number = counter.0.fetch_add(1, Ordering::Relaxed) + 1;
+                tokio::time::sleep(takes).await;
+                Ok(number)
+            })
+        }
+    }
+
+    /// Work that is done at once.
+    fn quick(
+        &self,
+    ) -> impl FnOnce(Lease) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, Failure>> + Send>> + use<>
+    {
+        self.work(Duration::ZERO)
+    }
+}
+
+async fn record(gate: &Gate) -> Option<Record> {
+    gate.store.find(&key()).await.expect("memory answers")
+}
+
+async fn phase(gate: &Gate) -> Option<Phase> {
+    let now = gate.store.memory_clock().now();
+    record(gate).await.map(|record| record.phase(now))
+}

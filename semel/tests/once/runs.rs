@@ -1,0 +1,319 @@
+//! What runs, and what is recorded of it.
+
+use std::time::Duration;
+
+use semel::{
+    Claim, Failure, Held, Intent, MemoryStore, Once, Outcome, OutcomeError, Owner, Phase, Policy, Ran,
+    Reconciled, RunError, Store, Takeover, Terms, Token,
+};
+use tokio::time::sleep;
+
+use super::{Counter, LEASE, engine, intent, key, phase, record, with_lease};
+
+/// Another process that takes the key over, at once if the lease is over.
+async fn take_over(store: &MemoryStore) -> semel::Lease {
+    let ask = semel::Ask {
+        key: key(),
+        intent: intent(),
+        token: Token::random(),
+        owner: Owner::new("another process"),
+        terms: Terms::DEFAULT,
+        takeover: Takeover::WhenOver,
+        not_after: store.memory_clock().now().after(LEASE),
+    };
+    match store.claim(&ask).await.expect("memory answers") {
+        Claim::Granted(lease) => lease,
+        other => panic!("not granted but {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_gets_the_value_and_runs_nothing() {
+    let (_, once) = engine();
+    let counter = Counter::default();
+    let first = once.run(&key(), &intent(), counter.quick()).await.unwrap();
+    let again = once.run(&key(), &intent(), counter.quick()).await.unwrap();
+    assert_eq!(first, Ran { value: 1, replayed: false });
+    assert_eq!(again, Ran { value: 1, replayed: true });
+    assert_eq!(counter.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_intent_is_refused_while_running_and_after() {
+    let (_, once) = engine();
+    let counter = Counter::default();
+    let other = Intent::of("charge", "invoice-42", &2_000).unwrap();
+    let running = tokio::spawn({
+        let (once, work) = (once.clone(), counter.work(LEASE));
+        async move { once.run(&key(), &intent(), work).await }
+    });
+    sleep(Duration::from_secs(1)).await;
+    assert!(matches!(once.run(&key(), &other, counter.quick()).await, Err(RunError::Mismatch)));
+    assert_eq!(running.await.unwrap().unwrap().value, 1);
+    assert!(matches!(once.run(&key(), &other, counter.quick()).await, Err(RunError::Mismatch)));
+    assert_eq!(counter.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_stops_nothing() {
+    let (gate, once) = engine();
+    let counter = Counter::default();
+    let (key, intent) = (key(), intent());
+    let run = once.run(&key, &intent, counter.work(Duration::from_secs(5)));
+    assert!(tokio::time::timeout(Duration::from_secs(1), run).await.is_err());
+    assert_eq!(phase(&gate).await, Some(Phase::Running));
+    once.drain().await;
+    assert_eq!(record(&gate).await.unwrap().outcome().unwrap().parse::<u32>().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_outlasts_its_lease_keeps_it_by_renewal() {
+    let (_, once) = engine();
+    let counter = Counter::default();
+    let running = tokio::spawn({
+        let (once, work) = (once.clone(), counter.work(LEASE * 5));
+        async move { once.run(&key(), &intent(), work).await }
+    });
+    for _ in 0..4 {
+        sleep(LEASE).await;
+        let refused = once.run(&key(), &intent(), counter.quick()).await;
+        assert!(
+            matches!(refused, Err(RunError::Pending { retry_after, .. }) if retry_after > Duration::ZERO)
+        );
+    }
+    assert_eq!(running.await.unwrap().unwrap().value, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_its_thread_does_not_stop_the_renewal() {
+    let lease = Duration::from_secs(1);
+    let policy = Policy::hold().with_lease(lease).unwrap();
+    let once = Once::new(MemoryStore::new()).with_policy(policy);
+    let blocking = |_lease| async {
+        std::thread::sleep(Duration::from_millis(3_500));
+        Ok::<_, Failure>(1)
+    };
+    let running = tokio::spawn({
+        let once = once.clone();
+        async move { once.run(&key(), &intent(), blocking).await }
+    });
+    sleep(lease * 5 / 2).await;
+    let refused = once.run(&key(), &intent(), |_| async { Ok::<_, Failure>(2) }).await;
+    assert!(matches!(refused, Err(RunError::Pending { .. })), "{refused:?}");
+    assert_eq!(running.await.unwrap().unwrap().value, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_anything_happened_releases() {
+    let (gate, once) = engine();
+    let counter = Counter::default();
+    let fails = |_lease| async { Err::<u32, _>(Failure::nothing_happened("no such account")) };
+    let failed = once.run(&key(), &intent(), fails).await.unwrap_err();
+    assert!(matches!(&failed, RunError::Failed { nothing_happened: true, .. }));
+    assert_eq!(failed.to_string(), "the work failed before anything happened");
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
+    assert_eq!(once.run(&key(), &intent(), counter.quick()).await.unwrap().value, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_other_failure_holds_the_key_with_its_reason() {
+    let (gate, once) = engine();
+    let counter = Counter::default();
+    let fails = |_lease| async { Ok(u32::from_str_radix("timed out", 10)?) };
+    let failed = once.run(&key(), &intent(), fails).await.unwrap_err();
+    assert!(matches!(failed, RunError::Failed { nothing_happened: false, .. }));
+    let note = record(&gate).await.unwrap().note.unwrap();
+    assert_eq!(&*note.text, "abandoned: invalid digit found in string");
+    let held = once.run(&key(), &intent(), counter.quick()).await.unwrap_err();
+    assert!(matches!(held, RunError::Held(Held { attempt: 1, .. })));
+    assert_eq!(counter.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_holds_the_key_and_never_releases_it() {
+    let (gate, once) = engine();
+    let panics = |_lease| async {
+        if true {
+            panic!("out of cheese");
+        }
+        Ok::<u32, Failure>(1)
+    };
+    let failed = once.run(&key(), &intent(), panics).await.unwrap_err();
+    assert!(matches!(failed, RunError::Failed { nothing_happened: false, .. }));
+    assert_eq!(phase(&gate).await, Some(Phase::Held));
+    assert!(record(&gate).await.unwrap().note.unwrap().text.contains("the work panicked: out of cheese"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_retry_the_next_attempt_takes_over() {
+    let (_, once) = engine();
+    let once = once.with_policy(with_lease(Policy::retry()));
+    let fails = |_lease| async { Err::<u32, _>(Failure::unknown("timed out")) };
+    once.run(&key(), &intent(), fails).await.unwrap_err();
+    let takes_over = |lease: semel::Lease| async move {
+        assert!(lease.is_takeover());
+        Ok(lease.attempt())
+    };
+    assert_eq!(once.run(&key(), &intent(), takes_over).await.unwrap(), Ran { value: 2, replayed: false });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_signalled_and_the_loser_gets_the_winners_outcome() {
+    let (gate, once) = engine();
+    let store = gate.store.clone();
+    let slow = move |lease: semel::Lease| async move {
+        assert!(!lease.is_lost());
+        store.memory_clock().advance(LEASE);
+        let winner = take_over(&store).await;
+        lease.lost().await;
+        assert!(lease.is_lost());
+        let ack = store.complete(&winner, &Outcome::json(&2).unwrap()).await?;
+        assert!(ack.stands());
+        Ok(1)
+    };
+    let ran = once.run(&key(), &intent(), slow).await.unwrap();
+    assert_eq!(ran, Ran { value: 2, replayed: true });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loser_of_a_takeover_is_never_told_its_own_outcome() {
+    let (gate, once) = engine();
+    let store = gate.store.clone();
+    let slow = move |_lease| async move {
+        store.memory_clock().advance(LEASE);
+        let _winner = take_over(&store).await;
+        Ok(1)
+    };
+    let lost = once.run(&key(), &intent(), slow).await;
+    assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_owner_is_heard_if_nobody_took_over() {
+    let (gate, once) = engine();
+    let store = gate.store.clone();
+    let late = move |_lease| async move {
+        store.memory_clock().advance(LEASE * 3);
+        Ok(1)
+    };
+    assert_eq!(once.run(&key(), &intent(), late).await.unwrap(), Ran { value: 1, replayed: false });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transactional_handler_records_its_outcome_itself() {
+    let (gate, once) = engine();
+    let once = once.with_policy(with_lease(Policy::transactional()));
+    let store = gate.store.clone();
+    let commits = move |lease: semel::Lease| async move {
+        let ack = store.complete(&lease, &Outcome::json("committed")?).await?;
+        assert!(ack.stands());
+        Err::<String, _>(Failure::unknown("the answer to the commit was lost"))
+    };
+    let ran = once.run(&key(), &intent(), commits).await.unwrap();
+    assert_eq!(ran, Ran { value: "committed".to_owned(), replayed: false });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_over_the_limit_is_recorded_without_its_body() {
+    let (_, once) = engine();
+    let once = once.with_policy(with_lease(Policy::hold()).with_max_body_bytes(100).unwrap());
+    let large = |_lease| async { Ok::<_, Failure>("x".repeat(99)) };
+    let first = once.run(&key(), &intent(), large).await.unwrap();
+    assert_eq!(first.value.len(), 99);
+    let again = once.run(&key(), &intent(), large).await.unwrap_err();
+    assert!(matches!(again, RunError::Outcome(OutcomeError::Omitted)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_over_what_any_store_takes_is_an_error_that_names_the_limit() {
+    let (gate, once) = engine();
+    let huge = |_lease| async { Ok::<_, Failure>("x".repeat(Outcome::MAX_BODY_BYTES)) };
+    let failed = once.run(&key(), &intent(), huge).await.unwrap_err();
+    let cause = std::error::Error::source(&failed).unwrap().to_string();
+    assert_eq!(cause, "body is 16777218 bytes long, the limit is 16777216");
+    assert_eq!(phase(&gate).await, Some(Phase::Held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_of_another_type_is_an_error_not_a_run() {
+    let (_, once) = engine();
+    let counter = Counter::default();
+    once.run(&key(), &intent(), counter.quick()).await.unwrap();
+    let other = once.run(&key(), &intent(), |_| async { Ok::<_, Failure>("text".to_owned()) }).await;
+    assert!(matches!(other, Err(RunError::Outcome(OutcomeError::Decode(_)))));
+}
+
+/// A key whose first attempt was lost.
+async fn lost(once: &Once) {
+    once.run(&key(), &intent(), |_| async { Err::<u32, _>(Failure::unknown("lost")) }).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_found_out_is_recorded() {
+    let (gate, once) = engine();
+    lost(&once).await;
+    let hook = |asked, intent: Intent, held: Held| async move {
+        assert_eq!((asked, intent.operation(), held.attempt), (key(), "charge", 1));
+        Reconciled::Happened(Outcome::json(&7).unwrap())
+    };
+    let once = once.with_reconcile(hook);
+    let counter = Counter::default();
+    for _ in 0..2 {
+        let ran = once.run(&key(), &intent(), counter.quick()).await.unwrap();
+        assert_eq!(ran, Ran { value: 7, replayed: true });
+    }
+    assert_eq!(counter.count(), 0);
+    assert_eq!(record(&gate).await.unwrap().attempt, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_did_not_happen_runs() {
+    let (_, once) = engine();
+    lost(&once).await;
+    let once = once.with_reconcile(|_, _, _| async { Reconciled::DidNotHappen });
+    let counter = Counter::default();
+    assert_eq!(
+        once.run(&key(), &intent(), counter.quick()).await.unwrap(),
+        Ran { value: 1, replayed: false }
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_does_not_know_panics_or_hangs_leaves_the_key_held() {
+    let (gate, once) = engine();
+    lost(&once).await;
+    let counter = Counter::default();
+    let engines = [
+        once.clone().with_reconcile(|_, _, _| async { Reconciled::Unknown }),
+        once.clone().with_reconcile(|_, _, _| async { panic!("the hook panics") }),
+        once.clone().with_reconcile(|_, _, _| std::future::pending()),
+    ];
+    for once in engines {
+        let held = once.run(&key(), &intent(), counter.quick()).await;
+        assert!(matches!(held, Err(RunError::Held(_))));
+    }
+    assert_eq!((counter.count(), phase(&gate).await), (0, Some(Phase::Held)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_says_of_one_attempt_does_not_count_for_the_next() {
+    let (gate, once) = engine();
+    lost(&once).await;
+    let store = gate.store.clone();
+    // While the hook looks into the first attempt, another process takes over and is lost, too.
+    let hook = move |_, _, held: Held| {
+        let store = store.clone();
+        async move {
+            if held.attempt == 1 {
+                let _second = take_over(&store).await;
+                store.memory_clock().advance(Terms::DEFAULT.lease());
+                return Reconciled::DidNotHappen;
+            }
+            Reconciled::Unknown
+        }
+    };
+    let counter = Counter::default();
+    let held = once.with_reconcile(hook).run(&key(), &intent(), counter.quick()).await;
+    assert!(matches!(held, Err(RunError::Held(Held { attempt: 2, .. }))), "{held:?}");
+    assert_eq!(counter.count(), 0);
+}
