@@ -1,4 +1,44 @@
-//! Makes operations safe to retry.
+//! Makes operations safe to retry: payments, orders, mails that must go out once, jobs.
+//!
+//! A caller names an operation by a [`Key`]. semel claims the key in a [`Store`], lets one attempt run, records its
+//! [`Outcome`], and answers every repeat from the record. If a process dies in between, the next attempt does not
+//! guess: it follows the [`Policy`].
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use semel::{Failure, Intent, Key, MemoryStore, Once};
+//!
+//! let once = Once::new(MemoryStore::new());
+//! let key = Key::new("billing", "invoice-42")?;
+//! let intent = Intent::of("charge", "invoice-42", &1_000)?;
+//!
+//! let ran = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("receipt 7".to_owned()) }).await?;
+//! assert!(!ran.replayed);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! For one key, within its retention: at most one outcome is recorded and it never changes; nobody is told another
+//! one; only the current token and fence can write; and how often the work starts depends on the policy.
+//!
+//! | policy | the work starts | after a crash |
+//! | --- | --- | --- |
+//! | [`Policy::hold`], the default | at most once | the key is held until an operator or a [`Reconcile`] hook says what happened |
+//! | [`Policy::retry`] | at most once, plus the leases that ran out | the next attempt takes over |
+//! | [`Policy::transactional`] | may start again; what it does is committed exactly once, with its outcome | the next attempt takes over |
+//!
+//! A store that can forget an acknowledged write takes these promises with it; [`MemoryStore`] forgets everything
+//! when the process ends.
+//!
+//! # Where to look
+//!
+//! - To run work: [`Once`].
+//! - To look into a store and settle a held key: [`Inspect`].
+//! - To write a store: [`backend::Backend`], and the suite in `semel::conformance` (feature `conformance`).
+//! - The rule itself: [`decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]

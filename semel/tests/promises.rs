@@ -1,0 +1,47 @@
+//! The page that promises and the functions that check are the same list.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use semel::conformance::PROMISES;
+
+/// Name and first line of the docs of every promise, as the source has them.
+fn in_source() -> BTreeMap<String, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+    let mut found = BTreeMap::new();
+    for file in fs::read_dir(folder).expect("the conformance suite is there") {
+        let text = fs::read_to_string(file.expect("a file").path()).expect("source is text");
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2) {
+            let name =
+                pair[1].strip_prefix("pub async fn ").and_then(|rest| rest.split_once("(on: &Subject)"));
+            if let (Some(says), Some((name, _))) = (pair[0].strip_prefix("/// "), name)
+                && name != "check"
+            {
+                found.insert(name.to_owned(), says.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_promise_in_the_source_is_checked() {
+    let source: Vec<String> = in_source().into_keys().collect();
+    let mut checked: Vec<&str> = PROMISES.iter().map(|promise| promise.name).collect();
+    checked.sort_unstable();
+    assert_eq!(checked, source);
+}
+
+#[test]
+fn every_promise_stands_in_the_docs_as_in_the_source() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/protocol.md");
+    let page = fs::read_to_string(page).expect("docs/protocol.md is there");
+    for (name, says) in in_source() {
+        let row = format!("| `{name}` | {says} |");
+        assert!(page.contains(&row), "docs/protocol.md has no row\n{row}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `") && line.ends_with(". |")).count();
+    assert_eq!(rows, PROMISES.len(), "docs/protocol.md promises as much as is checked");
+}
