@@ -36,7 +36,7 @@ pub enum Opened {
         lease_until: Timestamp,
     },
     /// This record is there.
-    Found(Record),
+    Found(Box<Record>),
     /// The claim came after its `not_after`; nothing was done.
     Late,
     /// Neither created nor seen: another writer was faster than the snapshot. Ask again.
@@ -65,7 +65,7 @@ pub enum Written {
     /// Token and fence matched a running record, and it was written.
     Applied,
     /// They did not, or the record was locked; this is what is there.
-    Unapplied(Option<Record>),
+    Unapplied(Option<Box<Record>>),
 }
 
 /// The primitives of a store.

@@ -45,7 +45,7 @@ struct Shared {
 #[derive(Default)]
 struct Shard(Mutex<Slots>);
 
-type Slots = HashMap<Key, Option<Record>>;
+type Slots = HashMap<Key, Option<Box<Record>>>;
 
 impl MemoryStore {
     /// How many records are kept unless set.
@@ -144,7 +144,7 @@ impl Backend for MemoryStore {
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
-        Ok(self.answer(keys, |key, _| self.slots(key).get(key).cloned().flatten()))
+        Ok(self.answer(keys, |key, _| self.slots(key).get(key).and_then(|slot| slot.as_deref().cloned())))
     }
 
     async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
@@ -156,7 +156,7 @@ impl Backend for MemoryStore {
             let wanted = slots.values().flatten().filter(|record| {
                 after.as_ref().is_none_or(|after| record.key > *after) && query.matches(record, now)
             });
-            records.extend(wanted.cloned());
+            records.extend(wanted.map(|record| (**record).clone()));
         }
         records.sort_by(|a, b| a.key.cmp(&b.key));
         let more = records.len() > query.limit as usize;

@@ -12,7 +12,7 @@ use crate::record::{Note, Record, State};
 use crate::time::Timestamp;
 
 /// Creates the record of this claim if there is none, else shows the one that is there.
-pub fn open(slot: &mut Option<Record>, ask: &Ask, now: Timestamp) -> Opened {
+pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened {
     if now > ask.not_after {
         return Opened::Late;
     }
@@ -36,12 +36,12 @@ pub fn open(slot: &mut Option<Record>, ask: &Ask, now: Timestamp) -> Opened {
         note: None,
     };
     let created = Opened::Created { fence: record.fence, lease_until: record.lease_until };
-    *slot = Some(record);
+    *slot = Some(Box::new(record));
     created
 }
 
 /// Writes the whole record if the one that is there still has the expected token and version.
-pub fn replace(slot: &mut Option<Record>, item: &Replace, now: Timestamp) -> Replaced {
+pub fn replace(slot: &mut Option<Box<Record>>, item: &Replace, now: Timestamp) -> Replaced {
     let Some(found) = slot
         .as_ref()
         .filter(|found| found.token == item.expected_token && found.version == item.expected_version)
@@ -53,7 +53,7 @@ pub fn replace(slot: &mut Option<Record>, item: &Replace, now: Timestamp) -> Rep
     }
     let record = redraft(found, &item.key, &item.draft, now);
     let applied = Replaced::Applied { fence: record.fence, lease_until: record.lease_until };
-    *slot = Some(record);
+    *slot = Some(Box::new(record));
     applied
 }
 
@@ -82,7 +82,7 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
 }
 
 /// Writes as the owner where token and fence match a running record, else shows the one that is there.
-pub fn write(slot: &mut Option<Record>, item: &Write, now: Timestamp) -> Written {
+pub fn write(slot: &mut Option<Box<Record>>, item: &Write, now: Timestamp) -> Written {
     let Some(found) = slot else {
         return Written::Unapplied(None);
     };

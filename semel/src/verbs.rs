@@ -35,7 +35,7 @@ pub struct Claiming<'a> {
 /// The record that a claim is about to replace.
 #[derive(Debug)]
 struct Seen {
-    record: Record,
+    record: Box<Record>,
     now: Timestamp,
     attempt: u32,
 }
@@ -46,7 +46,7 @@ pub enum Step {
     /// Send [`Backend::open`].
     Open,
     /// Send [`Backend::replace`].
-    Replace(Replace),
+    Replace(Box<Replace>),
     /// Nothing: this is the answer.
     Answer(Claim),
     /// Nothing: the store never showed the record. Nothing was applied.
@@ -77,7 +77,7 @@ impl<'a> Claiming<'a> {
                         draft,
                     };
                     self.seen = Some(Seen { record, now, attempt: replace.draft.attempt });
-                    Step::Replace(replace)
+                    Step::Replace(Box::new(replace))
                 }
             },
         }
@@ -111,7 +111,7 @@ impl<'a> Claiming<'a> {
 pub fn acknowledge(write: &Write, written: &Written) -> Result<Ack, StoreError> {
     match written {
         Written::Applied => Ok(Ack::Applied),
-        Written::Unapplied(found) => decide::unapplied(found.as_ref(), write)
+        Written::Unapplied(found) => decide::unapplied(found.as_deref(), write)
             .ok_or_else(|| StoreError::unavailable("the record is locked by an open transaction")),
     }
 }
@@ -141,7 +141,7 @@ impl<B: Backend> Store for B {
                     claiming.opened(opened, now)
                 }
                 Step::Replace(item) => {
-                    let (_, replaced) = one(self.replace(&[item]).await?)?;
+                    let (_, replaced) = one(self.replace(std::slice::from_ref(&*item)).await?)?;
                     claiming.replaced(replaced)
                 }
                 Step::Answer(claim) => return Ok(claim),

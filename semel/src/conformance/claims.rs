@@ -220,7 +220,7 @@ pub async fn scopes_keep_keys_apart(on: &Subject) {
     let scopes = [principal(""), principal("ann"), principal("bob"), scope()];
     let [nobody, ann, bob, elsewhere] = scopes.map(|scope| scope.key("k").expect("a valid key"));
     for key in [&nobody, &ann, &bob, &elsewhere] {
-        assert_eq!(on.granted(&on.ask(&key).await).await.attempt(), 1);
+        assert_eq!(on.granted(&on.ask(key).await).await.attempt(), 1);
     }
     assert!(matches!(on.claim(&on.ask(&ann).await).await, Claim::Running { .. }));
 }

@@ -95,7 +95,7 @@ fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
 pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Reply {
     let (before, commits) = (state.row, state.commits);
     let now = now(state);
-    let mut slot = state.row.map(record);
+    let mut slot = state.row.map(record).map(Box::new);
     let reply = match message.op {
         Op::Claim => open(config, &mut slot, &message, now),
         Op::Replace { .. } => replace(config, &mut slot, &message, now),
@@ -114,7 +114,7 @@ pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Rep
 /// Shows that the store refuses a claim and a replace after their `not_after`.
 pub(crate) fn refuses_after_not_after(config: &Config, state: &State, message: &Message) -> bool {
     let now = now(state);
-    let mut slot = state.row.map(record);
+    let mut slot = state.row.map(record).map(Box::new);
     let before = slot.clone();
     let refused = match message.op {
         Op::Claim => {
@@ -132,7 +132,7 @@ pub(crate) fn refuses_after_not_after(config: &Config, state: &State, message: &
     refused && slot == before
 }
 
-fn open(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
+fn open(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now: Timestamp) -> Reply {
     let ask = ask(config, message, FAR_AHEAD);
     let existed = slot.is_some();
     let mut opened = slot::open(slot, &ask, now);
@@ -176,9 +176,9 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
     };
     let found = Record { version: expected_version.into(), ..record(free) };
     let ask = ask(config, message, FAR_AHEAD);
-    let opened = semel::backend::Opened::Found(found);
+    let opened = semel::backend::Opened::Found(Box::new(found));
     match Claiming::new(&ask, 1).opened(opened, LONG_AGO) {
-        Step::Replace(replace) => replace,
+        Step::Replace(replace) => *replace,
         // The same token: the replace was sent before the record was released by that token.
         _ => Replace {
             key: KEY.clone(),
@@ -200,7 +200,7 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
     }
 }
 
-fn replace(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
+fn replace(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now: Timestamp) -> Reply {
     let Op::Replace { expected_token, expected_version } = message.op else { unreachable!() };
     let mut item = replacement(config, message, expected_token, expected_version);
     if let Some(found) = slot {
@@ -217,7 +217,7 @@ fn replace(config: &Config, slot: &mut Option<Record>, message: &Message, now: T
     }
 }
 
-fn write(config: &Config, slot: &mut Option<Record>, message: &Message, now: Timestamp) -> Reply {
+fn write(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now: Timestamp) -> Reply {
     let fence = Fence::new(message.fence.into());
     let action = match message.op {
         Op::Complete => Action::Complete { fence, outcome: outcome(message.from as u8 + 1) },
@@ -225,7 +225,7 @@ fn write(config: &Config, slot: &mut Option<Record>, message: &Message, now: Tim
         _ => Action::Void,
     };
     let mut item = Write { key: KEY.clone(), token: token(message.token), action };
-    mutate(config, slot.as_ref(), &mut item, now);
+    mutate(config, slot.as_deref(), &mut item, now);
     let written = slot::write(slot, &item, now);
     let applied = matches!(written, Written::Applied);
     if config.mutant.is_some_and(Mutant::releases_by_deleting) && applied && message.op == Op::Release {
@@ -300,7 +300,7 @@ fn grant(state: &mut State, fence: u8) {
 /// What an operator or a hook records about a lost attempt: by `owner`, or that it did not happen.
 pub(crate) fn reconcile(state: &mut State, happened: Option<u8>) {
     let now = now(state);
-    let mut slot = state.row.map(record);
+    let mut slot = state.row.map(record).map(Box::new);
     let found = slot.clone().expect("there is something to reconcile");
     let settle = happened.map_or(Settle::Reset, |by| Settle::Resolve(outcome(by)));
     let draft = decide::settle(Some(&found), found.fence, &settle, "model", token(OPERATOR), now)

@@ -119,7 +119,7 @@ async fn a_failure_before_anything_happened_releases() {
 async fn any_other_failure_holds_the_key_with_its_reason() {
     let (gate, once) = engine();
     let counter = Counter::default();
-    let fails = |_lease| async { Ok(u32::from_str_radix("timed out", 10)?) };
+    let fails = |_lease| async { Ok("timed out".parse::<u32>()?) };
     let failed = once.run(&key(), &intent(), fails).await.unwrap_err();
     assert!(matches!(failed, RunError::Failed { nothing_happened: false, .. }));
     let note = record(&gate).await.unwrap().note.unwrap();
