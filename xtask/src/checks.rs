@@ -47,11 +47,12 @@ fn features_of(package: &str) -> Result<Vec<String>> {
     Ok(features.keys().cloned().collect())
 }
 
-/// Checks licences and known weaknesses of the dependencies.
+/// Checks licences, bans and sources of the dependencies. Not known weaknesses: those change without a change
+/// here, and looking them up takes a network.
 fn dependencies(steps: &mut Steps) -> Result<()> {
     if !cargo_has("deny") {
         say("dependencies: left out, as cargo-deny is not installed");
         return Ok(());
     }
-    steps.run("dependencies", &mut cargo(["deny", "check"]))
+    steps.run("dependencies", &mut cargo(["deny", "check", "bans", "licenses", "sources"]))
 }
