@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use semel::{Ack, Ask, Claim, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token};
+use semel::{
+    Ack, Ask, Claim, Durability, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token,
+};
 
 /// How much to measure.
 #[derive(clap::Args)]
@@ -85,6 +87,7 @@ fn asks(store: &MemoryStore, thread: u32, operations: u32) -> Result<Vec<Ask>> {
             owner: Owner::new("bench"),
             terms: Terms::DEFAULT,
             takeover: Takeover::Never,
+            durability: Durability::Full,
             not_after,
         })
     };

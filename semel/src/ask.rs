@@ -25,9 +25,22 @@ pub struct Ask {
     pub terms: Terms,
     /// What may be done about a lost attempt.
     pub takeover: Takeover,
+    /// How durable a grant has to be when it is answered.
+    pub durability: Durability,
     /// The moment by the store's clock after which the store refuses this claim, so that a copy which was late on
     /// its way cannot run anything; from [`Store::now`](crate::Store::now).
     pub not_after: Timestamp,
+}
+
+/// How durable a grant has to be when it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// As durable as the store can make it.
+    Full,
+    /// It may be lost in a crash of the store as long as its outcome is: the outcome will be committed in a later
+    /// transaction of the same database, with the effect. A store without such transactions takes it for `Full`.
+    WithOutcome,
 }
 
 /// What a claim may do about an attempt whose lease is over.

@@ -21,8 +21,8 @@ use crate::time::Timestamp;
 pub struct Answers<T> {
     /// The store's clock.
     pub now: Timestamp,
-    /// One answer for each item, in their order.
-    pub items: Vec<T>,
+    /// One answer for each item, in their order. A record that is not understood is the error of its item alone.
+    pub items: Vec<Result<T, StoreError>>,
 }
 
 /// What became of one claim in [`Backend::open`].
@@ -53,8 +53,10 @@ pub enum Replaced {
         /// When the lease is over.
         lease_until: Timestamp,
     },
-    /// The record is another, gone, or locked by somebody's open transaction.
+    /// The record is another, or gone.
     Changed,
+    /// The record is locked by somebody's open transaction, for which nobody waits.
+    Locked,
     /// It came after its `not_after`; nothing was done.
     Late,
 }
@@ -71,6 +73,7 @@ pub enum Written {
 /// The primitives of a store.
 ///
 /// # Contract
+/// - An error of the whole call is one of every item of it.
 /// - Each item is applied atomically and on its own; items of one call may be applied in any order, and one that
 ///   is not applied changes nothing.
 /// - An answer is given only when what was written is as durable as the store promises.

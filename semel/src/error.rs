@@ -2,18 +2,20 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use thiserror::Error;
 
 /// A store that could not do what it was asked.
 ///
-/// The message says what was tried on what; the cause is kept as the source.
-#[derive(Debug, Error)]
+/// The message says what was tried on what; the cause is kept as the source. Clones share it: one failure can be
+/// told to many who asked.
+#[derive(Debug, Clone, Error)]
 #[error("{kind}: {message}")]
 pub struct StoreError {
     kind: Kind,
     message: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What an error means for the one who asked.
@@ -60,7 +62,7 @@ impl StoreError {
     /// The same with its cause.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { source: Some(source.into()), ..self }
+        Self { source: Some(Arc::from(source.into())), ..self }
     }
 
     /// Whether asking again may work.

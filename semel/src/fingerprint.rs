@@ -14,6 +14,7 @@ use thiserror::Error;
 /// way of making one has a tag of its own, so that two ways never meet by chance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
+    version: u8,
     digest: [u8; 32],
 }
 
@@ -36,7 +37,10 @@ impl Fingerprint {
     }
 
     /// Of a value: its JSON with sorted object keys, so that the order of a `HashMap` does not matter, and with
-    /// every number exact.
+    /// every integer exact.
+    ///
+    /// JSON has no sets and no infinities: a `HashSet` is a list in whatever order it happens to have, so use a
+    /// `BTreeSet`; and a float that is not finite is the same as `None`.
     ///
     /// # Errors
     /// [`FingerprintError::Serialize`] if the value has no JSON form.
@@ -78,7 +82,12 @@ impl Fingerprint {
             return Err(FingerprintError::Version { found: version });
         }
         let digest = digest.try_into().map_err(|_| FingerprintError::Length { found: digest.len() })?;
-        Ok(Self { digest })
+        Ok(Self { version, digest })
+    }
+
+    /// Which version of the rules made it.
+    pub fn version(&self) -> u8 {
+        self.version
     }
 
     /// The 32 bytes.
@@ -96,7 +105,7 @@ impl Fingerprint {
         for part in parts {
             frame(part);
         }
-        Self { digest: hash.finalize().into() }
+        Self { version: Self::VERSION, digest: hash.finalize().into() }
     }
 }
 
@@ -172,8 +181,8 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<StrictJson, E> {
-        // An integer too large for 64 bits arrives here, already rounded.
-        if value.abs() > Fingerprint::MAX_JSON_INTEGER as f64 && value.fract() == 0.0 {
+        // An integer too large for 64 bits, or one written with a point, arrives here already rounded.
+        if value.abs() >= Fingerprint::MAX_JSON_INTEGER as f64 && value.fract() == 0.0 {
             return Err(E::custom(format_args!("the integer {value} is beyond 2^53")));
         }
         let number = Number::from_f64(value).ok_or_else(|| E::custom("a number is not finite"))?;
@@ -259,6 +268,7 @@ mod tests {
         assert!(canonical("9007199254740993").unwrap_err().contains("9007199254740993 is beyond 2^53"));
         assert!(canonical("-9007199254740993").unwrap_err().contains("beyond 2^53"));
         assert!(canonical("123456789012345678901234567890").unwrap_err().contains("beyond 2^53"));
+        assert!(canonical("9007199254740993.0").unwrap_err().contains("beyond 2^53"));
         assert!(canonical(r#"{"a":1,"a":2}"#).unwrap_err().contains("same key twice"));
         assert!(canonical(r#"[{"x":{"a":1,"\u0061":2}}]"#).unwrap_err().contains("same key twice"));
         assert!(canonical("{").is_err());

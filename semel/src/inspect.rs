@@ -62,6 +62,8 @@ pub struct Query {
     pub value: Option<String>,
     /// With this operation only.
     pub operation: Option<String>,
+    /// Only those whose retention is over, or only the others.
+    pub expired: Option<bool>,
     /// Created at least this long ago.
     pub min_age: Option<Duration>,
     /// From where the page before this one ended.
@@ -78,6 +80,7 @@ impl Default for Query {
             principal: None,
             value: None,
             operation: None,
+            expired: None,
             min_age: None,
             after: None,
             limit: 100,
@@ -97,6 +100,7 @@ impl Query {
             && is(self.principal.as_deref(), scope.principal())
             && is(self.value.as_deref(), record.key.value())
             && is(self.operation.as_deref(), record.intent.operation())
+            && is(self.expired.as_ref(), &record.is_expired(now))
             && self.min_age.is_none_or(|age| now.since(record.created_at) >= age)
     }
 }

@@ -60,8 +60,11 @@ impl FromStr for Token {
 #[error("a token is 32 hexadecimal digits")]
 pub struct TokenError;
 
-/// A number that the store assigns with each grant. It rises for a key over takeover, release, prune and steps of
-/// the clock, so an effect that carries it can be ordered: whoever has seen a higher one refuses a lower one.
+/// A number that the store assigns with each grant. It rises for a key over takeover and release, whatever the
+/// clock does, so an effect that carries it can be ordered: whoever has seen a higher one refuses a lower one.
+///
+/// It is made of the clock, so it also rises over a prune, unless the clock was set back by more than the retention
+/// meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 

@@ -69,7 +69,7 @@ mod text;
 mod time;
 
 pub use answer::{Ack, Change, Claim, Held, Void};
-pub use ask::{Ask, Takeover};
+pub use ask::{Ask, Durability, Takeover};
 pub use error::StoreError;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use inspect::{Cursor, Inspect, Page, Query, Stats};
@@ -81,7 +81,7 @@ pub use once::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
 pub use outcome::{Outcome, OutcomeError};
 pub use policy::{AfterCrash, Policy, PolicyError};
 pub use record::{Note, Owner, Phase, Record, State};
-pub use store::{Prune, Store};
+pub use store::{Found, Prune, Store};
 pub use terms::{Terms, TermsError};
 pub use text::TextError;
 pub use time::Timestamp;

@@ -75,7 +75,7 @@ impl MemoryStore {
 
     fn answer<I, T>(&self, items: &[I], mut each: impl FnMut(&I, Timestamp) -> T) -> Answers<T> {
         let now = self.shared.clock.now();
-        Answers { now, items: items.iter().map(|item| each(item, now)).collect() }
+        Answers { now, items: items.iter().map(|item| Ok(each(item, now))).collect() }
     }
 
     /// Refuses claims of new keys when there is no room for them; the others can still be answered.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::ask::Takeover;
+use crate::ask::{Durability, Takeover};
 use crate::outcome::Outcome;
 use crate::terms::{self, Terms, TermsError};
 
@@ -140,6 +140,14 @@ impl Policy {
     /// The largest body that is recorded.
     pub fn max_body_bytes(&self) -> usize {
         self.max_body_bytes
+    }
+
+    /// How durable a claim under this policy has to be.
+    pub fn durability(&self) -> Durability {
+        match self.after_crash {
+            AfterCrash::Hold | AfterCrash::Retry => Durability::Full,
+            AfterCrash::Transactional => Durability::WithOutcome,
+        }
     }
 
     /// What a claim under this policy may take over.

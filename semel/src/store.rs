@@ -61,12 +61,16 @@ pub trait Store: Send + Sync + 'static {
     /// The record of a key, unless it is expired.
     async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 
-    /// The records of several keys, in their order, in one question.
-    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError>;
+    /// The records of several keys, in their order, in one question. A record that is not understood is an error in
+    /// its own place.
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError>;
 
     /// Removes some expired records and says how many. Call it until it says fewer than were asked for.
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
 }
+
+/// What [`Store::find_many`] finds for one key.
+pub type Found = Result<Option<Record>, StoreError>;
 
 /// Which expired records to remove, and how many at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +126,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).find(key).await
     }
 
-    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
         (**self).find_many(keys).await
     }
 

@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::lease::{Fence, Lease, Token};
 use crate::outcome::Outcome;
 use crate::record::{Phase, Record};
-use crate::store::{Prune, Store};
+use crate::store::{Found, Prune, Store};
 use crate::time::Timestamp;
 
 /// How often a claim or an operator's change looks again when the record changes under its hands. Each time,
@@ -90,7 +90,8 @@ impl<'a> Claiming<'a> {
                 Step::Answer(self.granted(fence, seen.attempt, lease_until))
             }
             (Replaced::Late, _) => Step::Answer(Claim::Late),
-            (Replaced::Changed | Replaced::Applied { .. }, _) => self.again(),
+            (Replaced::Locked, Some(seen)) => Step::Answer(decide::contended(&seen.record, seen.now)),
+            (Replaced::Changed | Replaced::Locked | Replaced::Applied { .. }, _) => self.again(),
         }
     }
 
@@ -185,9 +186,9 @@ impl<B: Backend> Store for B {
         Ok(found.filter(|record| !record.is_expired(now)))
     }
 
-    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
         let Answers { now, items } = self.read(keys).await?;
-        Ok(items.into_iter().map(|found| found.filter(|record| !record.is_expired(now))).collect())
+        Ok(items.into_iter().map(|found| Ok(found?.filter(|record| !record.is_expired(now)))).collect())
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
@@ -232,7 +233,7 @@ impl<B: Backend> Inspect for B {
 fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
     let Answers { now, mut items } = answers;
     match (items.pop(), items.is_empty()) {
-        (Some(item), true) => Ok((now, item)),
+        (Some(item), true) => Ok((now, item?)),
         _ => Err(StoreError::unknown("one item was sent, and there was not one answer")),
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::conformance::{self, Subject};
-use semel::{Ask, Claim, Inspect, Intent, Key, MemoryStore, Owner, Prune, Store, Takeover, Terms, Token};
+use semel::{
+    Ask, Claim, Durability, Inspect, Intent, Key, MemoryStore, Owner, Prune, Store, Takeover, Terms, Token,
+};
 
 fn moved_by(subject: Subject, store: &MemoryStore) -> Subject {
     let store = store.clone();
@@ -43,6 +45,7 @@ fn ask(store: &MemoryStore, name: &str) -> Ask {
         owner: Owner::new("tests"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
+        durability: Durability::Full,
         not_after: store.memory_clock().now().after(Duration::from_secs(600)),
     }
 }

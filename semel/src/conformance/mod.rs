@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::Claim;
-use crate::ask::{Ask, Takeover};
+use crate::ask::{Ask, Durability, Takeover};
 use crate::inspect::Inspect;
 use crate::intent::Intent;
 use crate::key::{Key, Scope};
@@ -117,6 +117,7 @@ impl Subject {
             owner: Owner::new("conformance"),
             terms: self.terms(),
             takeover: Takeover::Never,
+            durability: Durability::Full,
             not_after: now.after(Duration::from_secs(600)),
         }
     }

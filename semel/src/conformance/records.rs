@@ -85,7 +85,8 @@ pub async fn find_many_answers_in_order(on: &Subject) {
     let (two, _) = on.done().await;
     let keys = [two.key.clone(), key(), one.key.clone(), two.key.clone()];
     let found = on.store.find_many(&keys).await.expect("the store answers");
-    let states: Vec<_> = found.iter().map(|record| record.as_ref().map(|r| r.key.clone())).collect();
-    assert_eq!(states, [Some(two.key.clone()), None, Some(one.key), Some(two.key)]);
+    let found = found.into_iter().map(|found| found.expect("every record is understood"));
+    let keys: Vec<_> = found.map(|record| record.map(|record| record.key)).collect();
+    assert_eq!(keys, [Some(two.key.clone()), None, Some(one.key), Some(two.key)]);
     assert!(on.store.find_many(&[]).await.expect("the store answers").is_empty());
 }

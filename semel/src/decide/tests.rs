@@ -1,7 +1,7 @@
 //! One test per cell of the table, and per meaning of a write that was not applied.
 
 use super::*;
-use crate::ask::Takeover;
+use crate::ask::{Durability, Takeover};
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::terms::Terms;
@@ -61,6 +61,7 @@ fn ask() -> Ask {
         owner: Owner::new("there"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
+        durability: Durability::Full,
         not_after: NOW,
     }
 }

@@ -1,5 +1,10 @@
 //! Asking for a key.
 
+use tokio::time::{Instant, sleep};
+
+use super::Once;
+use super::error::RunError;
+use super::patience::{CALL_LIMIT, Patience, call};
 use crate::answer::{Claim, Void};
 use crate::ask::{Ask, Takeover};
 use crate::intent::Intent;
@@ -7,16 +12,13 @@ use crate::key::Key;
 use crate::lease::Token;
 use crate::time::Timestamp;
 
-use super::Once;
-use super::error::RunError;
-use super::patience::{CALL_LIMIT, Patience, call};
-use tokio::time::sleep;
-
 /// The copies of one claim that were sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copies {
     token: Token,
     not_after: Timestamp,
+    /// When the first was sent: if it was granted, the lease began no earlier.
+    pub(super) sent: Instant,
     /// Whether one was not answered, so that it may still be on its way.
     astray: bool,
 }
@@ -30,7 +32,7 @@ impl Once {
         intent: &Intent,
         takeover: Takeover,
     ) -> Result<(Claim, Copies), RunError> {
-        let mut patience = Patience::of(self.policy.patience());
+        let mut patience = Patience::of(self.policy.patience(), key);
         let now = loop {
             match call(self.store.now()).await {
                 Ok(now) => break now,
@@ -45,9 +47,11 @@ impl Once {
             owner: self.owner.clone(),
             terms: self.policy.terms(),
             takeover,
+            durability: self.policy.durability(),
             not_after: now.after(self.policy.patience() + CALL_LIMIT),
         };
-        let mut copies = Copies { token: ask.token, not_after: ask.not_after, astray: false };
+        let (token, not_after) = (ask.token, ask.not_after);
+        let mut copies = Copies { token, not_after, sent: Instant::now(), astray: false };
         loop {
             match call(self.store.claim(&ask)).await {
                 Ok(claim @ Claim::Granted(_)) => return Ok((claim, copies)),
@@ -74,7 +78,7 @@ impl Once {
         }
         let (once, key) = (self.clone(), key.clone());
         self.tasks.spawn(async move {
-            let mut patience = Patience::endless();
+            let mut patience = Patience::until_shutdown(&once.shutdown, once.policy.patience(), &key);
             sleep(once.policy.patience() + CALL_LIMIT).await;
             loop {
                 match call(once.store.void(&key, copies.token, copies.not_after)).await {

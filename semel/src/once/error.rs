@@ -89,12 +89,15 @@ pub enum RunError {
     /// The store did not answer, and nothing ran.
     #[error("the key could not be claimed")]
     Unavailable(#[source] StoreError),
-    /// The work is done, but it is not known to be recorded yet. It will be; ask again later.
+    /// The work is done, but it is not known to be recorded yet. The engine goes on trying; ask again later.
     #[error("the outcome is not recorded yet")]
     OutcomePending(#[source] StoreError),
     /// The work is done, but the store refused to record it; the key is held.
     #[error("the outcome could not be recorded")]
     Unrecorded(#[source] StoreError),
+    /// The runtime was shut down in the middle; whether the work ran is not known.
+    #[error("the run was interrupted by a shutdown")]
+    Interrupted,
     /// The work failed.
     #[error("the work failed{}", if *.nothing_happened { " before anything happened" } else { "" })]
     Failed {

@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::answer::{Claim, Held};
@@ -29,6 +31,8 @@ use crate::record::Owner;
 use crate::store::Store;
 
 use self::claim::Copies;
+use self::patience::{Patience, call};
+use self::renew::{Alive, Renewal};
 use self::wait::Waiters;
 
 pub use self::error::{Failure, RunError};
@@ -89,7 +93,9 @@ pub struct Once {
     owner: Owner,
     reconcile: Option<Arc<dyn Reconcile>>,
     waiters: Arc<Waiters>,
+    alive: Arc<Alive>,
     tasks: TaskTracker,
+    shutdown: CancellationToken,
 }
 
 /// What a run came to.
@@ -110,7 +116,9 @@ impl Once {
             owner: Owner::new(&format!("process {}", std::process::id())),
             reconcile: None,
             waiters: Arc::default(),
+            alive: Arc::default(),
             tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
         }
     }
 
@@ -136,6 +144,9 @@ impl Once {
     ///
     /// The work runs on a task of its own: dropping this future does not stop it, and its value is recorded all
     /// the same. What the caller gets is read from the record's bytes, the first time, too.
+    ///
+    /// The lease is renewed on a third task. Work that blocks its thread belongs on a blocking thread: if it blocks
+    /// every thread of the runtime, nothing is renewed and the lease runs out.
     ///
     /// An error of the work abandons the key unless it is [`Failure::nothing_happened`]; so does a panic. An
     /// error that repeats should get as well, such as a refused card, is a value: return `Ok(Err(refused))`.
@@ -173,24 +184,33 @@ impl Once {
     {
         let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
         // From the claim on, nothing may depend on the caller staying: it all runs on a task of its own.
-        let whole = self.tasks.spawn(async move { once.drive(&key, &intent, work).await });
+        // Only waiting for somebody else ends with the caller, who holds the other end of this.
+        let (caller, _here) = oneshot::channel();
+        let whole = self.tasks.spawn(async move { once.drive(&key, &intent, caller, work).await });
         whole.await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(RunError::Unavailable(StoreError::unknown("the runtime is shutting down"))),
+            Err(_) => Err(RunError::Interrupted),
         })
     }
 
     /// Waits until all work that has started here is settled, and all background tasks have ended.
     ///
-    /// Call it at shutdown, after the last `run`. What is still running is never released.
+    /// Call it at shutdown, after the last `run`. From then on no repeat waits for a running attempt, and what could
+    /// not be settled is tried for one more patience. What still runs is waited for, and never released.
     pub async fn drain(&self) {
+        self.shutdown.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.tasks.reopen();
     }
 
     /// The line through the engine: claim, run, settle; or wait, or find out, and claim again.
-    async fn drive<W, F>(&self, key: &Key, intent: &Intent, work: W) -> Result<Ran<Outcome>, RunError>
+    async fn drive<W, F>(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        mut caller: oneshot::Sender<()>,
+        work: W,
+    ) -> Result<Ran<Outcome>, RunError>
     where
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
@@ -217,12 +237,16 @@ impl Once {
                     return Err(RunError::Unavailable(late));
                 }
                 Claim::Running { since, left } => {
-                    let look = until.min(Instant::now() + left.max(wait::POLL_EVERY));
-                    let waits = Instant::now() < until
-                        && self.waiters.wait(key, look, &self.store, &self.tasks).await;
-                    if !waits {
-                        return Err(RunError::Pending { since, retry_after: left });
-                    }
+                    self.wait(key, until, &mut caller)
+                        .await
+                        .map_err(|_| RunError::Pending { since, retry_after: left })?;
+                }
+                // Its renewals do not get through, but it lives, so it is not lost.
+                Claim::Held(held) if self.alive.has(key, held.fence) => {
+                    let retry_after = self.policy.terms().lease();
+                    self.wait(key, until, &mut caller)
+                        .await
+                        .map_err(|_| RunError::Pending { since: held.since, retry_after })?;
                 }
                 Claim::Held(held) => {
                     let known = if reconciles_left > 0 {
@@ -242,6 +266,26 @@ impl Once {
         }
     }
 
+    /// Waits until the attempt that runs may have ended.
+    async fn wait(
+        &self,
+        key: &Key,
+        until: Instant,
+        caller: &mut oneshot::Sender<()>,
+    ) -> Result<(), NobodyWaits> {
+        if Instant::now() >= until {
+            return Err(NobodyWaits);
+        }
+        tokio::select! {
+            biased;
+            () = caller.closed() => Err(NobodyWaits),
+            () = self.shutdown.cancelled() => Err(NobodyWaits),
+            waited = self.waiters.wait(key, until, &self.store, &self.tasks) => {
+                if waited { Ok(()) } else { Err(NobodyWaits) }
+            }
+        }
+    }
+
     /// Runs the work on its own task and renews the lease on another until the work is settled.
     async fn attempt<W, F>(
         &self,
@@ -254,13 +298,40 @@ impl Once {
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
-        let (lease, alarm) = lease.with_alarm();
-        let renewal = renew::keep(Arc::clone(&self.store), lease.clone(), self.policy.terms(), alarm);
-        let _renewal = AbortOnDropHandle::new(tokio::spawn(renewal));
+        let length = self.policy.terms().lease();
+        let mut heard = copies.sent;
+        if heard.elapsed() > length / 3 {
+            heard = Instant::now();
+            match self.confirm(&lease).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.void_later(lease.key(), copies);
+                    return self.winner(&lease, intent).await;
+                }
+                Err(error) => {
+                    self.release_later(&lease, copies);
+                    return Err(RunError::Unavailable(error));
+                }
+            }
+        }
+        let (lease, renewal) = Renewal::start(&self.store, lease, length, heard, &self.alive);
         let running = lease.clone();
         let result = tokio::spawn(async move { work(running).await }).await;
         let result = result.unwrap_or_else(|error| Err(Failure::unknown(describe(error))));
-        self.settle(&lease, intent, copies, result).await
+        self.settle(&lease, intent, copies, Some(renewal), result).await
+    }
+
+    /// Whether a lease that took long to get is still ours: it may be over, and somebody else may have found out that
+    /// nothing happened, which is true until the work starts.
+    async fn confirm(&self, lease: &Lease) -> Result<bool, StoreError> {
+        let mut patience = Patience::of(self.policy.patience(), lease.key());
+        loop {
+            match call(self.store.renew(lease, self.policy.terms().lease())).await {
+                Ok(ack) => return Ok(ack.stands()),
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Records what was found out about a lost attempt.
@@ -271,7 +342,7 @@ impl Once {
         copies: Copies,
         outcome: Outcome,
     ) -> Result<Ran<Outcome>, RunError> {
-        let recorded = self.settle(lease, intent, copies, Ok(outcome)).await?;
+        let recorded = self.settle(lease, intent, copies, None, Ok(outcome)).await?;
         Ok(Ran { replayed: true, ..recorded })
     }
 
@@ -295,6 +366,9 @@ impl Once {
         }
     }
 }
+
+/// There is no time left to wait, no room, or nobody who would hear of it.
+struct NobodyWaits;
 
 /// What to tell about work whose task ended without a result.
 fn describe(error: JoinError) -> String {

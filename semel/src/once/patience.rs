@@ -4,11 +4,16 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
+use crate::key::Key;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// While somebody waits for the answer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// In the background, where a store that is out has a task for each request that it did not answer.
+const LONGEST_BACKGROUND_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long one question may take before it counts as not answered. A store bounds its own calls; this is for
 /// one that does not.
@@ -16,18 +21,35 @@ pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Pauses that grow, until the patience is over.
 pub(super) struct Patience {
+    length: Duration,
     until: Option<Instant>,
+    shutdown: Option<CancellationToken>,
     pause: Duration,
+    longest: Duration,
+    spread_percent: u64,
 }
 
 impl Patience {
-    pub(super) fn of(length: Duration) -> Self {
-        Self { until: Some(Instant::now() + length), pause: FIRST_PAUSE }
+    /// For this long.
+    pub(super) fn of(length: Duration, key: &Key) -> Self {
+        Self {
+            length,
+            until: Some(Instant::now() + length),
+            shutdown: None,
+            pause: FIRST_PAUSE,
+            longest: LONGEST_PAUSE,
+            spread_percent: spread_percent(key),
+        }
     }
 
-    /// Pauses without an end, for background work that must get through.
-    pub(super) fn endless() -> Self {
-        Self { until: None, pause: FIRST_PAUSE }
+    /// Until the shutdown, and this long after it, for background work that must get through.
+    pub(super) fn until_shutdown(shutdown: &CancellationToken, length: Duration, key: &Key) -> Self {
+        Self {
+            until: None,
+            shutdown: Some(shutdown.clone()),
+            longest: LONGEST_BACKGROUND_PAUSE,
+            ..Self::of(length, key)
+        }
     }
 
     /// After an error: pauses and says whether to ask again.
@@ -38,10 +60,32 @@ impl Patience {
         if self.until.is_some_and(|until| Instant::now() + self.pause > until) {
             return false;
         }
-        sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let pause = self.pause + self.pause * self.spread_percent as u32 / 100;
+        self.pause = (self.pause * 2).min(self.longest);
+        match &self.shutdown {
+            None => sleep(pause).await,
+            Some(shutdown) => tokio::select! {
+                biased;
+                () = shutdown.cancelled() => self.hurry(),
+                () = sleep(pause) => {}
+            },
+        }
         true
     }
+
+    /// The shutdown has begun: from now on as if somebody waited.
+    fn hurry(&mut self) {
+        self.until = Some(Instant::now() + self.length);
+        self.shutdown = None;
+        (self.pause, self.longest) = (FIRST_PAUSE, LONGEST_PAUSE);
+    }
+}
+
+/// Tasks of different keys that began together do not ask together for ever. It is made of the key and not of
+/// chance, so that a history can be replayed.
+fn spread_percent(key: &Key) -> u64 {
+    let mix = |hash: u64, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
+    key.value().bytes().fold(7, mix) % 5 * 20
 }
 
 /// The answer to one question, or that there was none within the limit.

@@ -1,39 +1,178 @@
 //! Keeping a lease alive while the work runs.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::patience::call;
 use crate::answer::Ack;
-use crate::lease::Lease;
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::lease::{Fence, Lease};
 use crate::store::Store;
-use crate::terms::Terms;
 
-/// Renews three times a lease, on a task of its own, until the work is settled. Raises the alarm when the lease
-/// can no longer be counted upon; the work decides what to do about it.
-pub(super) async fn keep(store: Arc<dyn Store>, lease: Lease, terms: Terms, alarm: watch::Sender<bool>) {
-    let third = terms.lease() / 3;
-    let started = Instant::now();
-    let mut heard = started;
-    while started.elapsed() < terms.retention() {
-        sleep(third).await;
-        let asked = Instant::now();
-        match timeout(third, store.renew(&lease, terms.lease())).await {
-            Ok(Ok(Ack::Applied | Ack::Repeated)) => heard = asked,
-            // The work has recorded its outcome itself, or a winner has: settling finds out which.
-            Ok(Ok(Ack::Finished)) => return,
-            Ok(Ok(Ack::Superseded | Ack::Missing)) => {
-                tracing::warn!(key = ?lease.key(), fence = %lease.fence(), "lost the lease to another attempt");
-                alarm.send_replace(true);
-                return;
-            }
-            Ok(Err(error)) => tracing::debug!(%error, key = ?lease.key(), "could not renew the lease"),
-            Err(_) => tracing::debug!(key = ?lease.key(), "a renewal was not answered"),
-        }
-        if heard.elapsed() >= terms.lease() && !alarm.send_replace(true) {
-            tracing::warn!(key = ?lease.key(), fence = %lease.fence(), "no renewal got through for a whole lease");
+/// The attempts that are alive in this process, by key and fence.
+#[derive(Default)]
+pub(super) struct Alive(Mutex<HashSet<(Key, Fence)>>);
+
+impl Alive {
+    /// Whether this attempt is: then it is not lost, whatever its lease says.
+    pub(super) fn has(&self, key: &Key, fence: Fence) -> bool {
+        self.attempts().contains(&(key.clone(), fence))
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, HashSet<(Key, Fence)>> {
+        // Nothing panics while the lock is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lease that is renewed for as long as this is kept.
+pub(super) struct Renewal {
+    stop: DropGuard,
+    task: JoinHandle<()>,
+    _alive: Entry,
+}
+
+/// The entry of an attempt among those alive; leaving is dropping.
+struct Entry {
+    alive: Arc<Alive>,
+    attempt: (Key, Fence),
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.alive.attempts().remove(&self.attempt);
+    }
+}
+
+impl Renewal {
+    /// Begins to renew, on a task of its own. `heard` is when the lease was last asked for, at the latest when it
+    /// began. The lease that comes back tells of its loss.
+    pub(super) fn start(
+        store: &Arc<dyn Store>,
+        lease: Lease,
+        length: Duration,
+        heard: Instant,
+        alive: &Arc<Alive>,
+    ) -> (Lease, Self) {
+        let (lease, alarm) = lease.with_alarm();
+        let attempt = (lease.key().clone(), lease.fence());
+        alive.attempts().insert(attempt.clone());
+        let stop = CancellationToken::new();
+        let keeper = Keeper {
+            store: Arc::clone(store),
+            lease: lease.clone(),
+            length,
+            heard: watch::Sender::new(heard),
+            alarm,
+            stop: stop.clone(),
+        };
+        let task = tokio::spawn(keeper.keep());
+        (lease, Self { stop: stop.drop_guard(), task, _alive: Entry { alive: Arc::clone(alive), attempt } })
+    }
+
+    /// Renews no more. When this returns, no renewal is on its way: one that came after an abandon would revive
+    /// the lease of a key that nobody runs.
+    pub(super) async fn stop(self) {
+        drop(self.stop);
+        // It ends by itself; a panic in the store is the store's, and says nothing about the work.
+        let _ended = self.task.await;
+    }
+}
+
+struct Keeper {
+    store: Arc<dyn Store>,
+    lease: Lease,
+    length: Duration,
+    /// When the last renewal that got through was sent.
+    heard: watch::Sender<Instant>,
+    alarm: watch::Sender<bool>,
+    stop: CancellationToken,
+}
+
+impl Keeper {
+    async fn keep(self) {
+        tokio::select! {
+            biased;
+            () = self.renew() => {}
+            () = self.watch() => {}
         }
     }
-    tracing::warn!(key = ?lease.key(), "the work outlived its retention; its lease is renewed no more");
+
+    /// Renews three times a lease. A renewal that fails is sent again soon, so that one lost message costs nothing.
+    async fn renew(&self) {
+        let mut next = *self.heard.borrow() + self.length / 3;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                () = sleep_until(next) => {}
+            }
+            let asked = Instant::now();
+            next = match timeout(self.length / 6, self.ask()).await {
+                Ok(Ok(true)) => {
+                    self.heard.send_replace(asked);
+                    asked + self.length / 3
+                }
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, key = ?self.lease.key(), "could not renew the lease");
+                    Instant::now() + self.length / 30
+                }
+                Err(_) => {
+                    tracing::debug!(key = ?self.lease.key(), "a renewal was not answered");
+                    Instant::now() + self.length / 30
+                }
+            };
+        }
+    }
+
+    /// One renewal: whether to go on.
+    async fn ask(&self) -> Result<bool, StoreError> {
+        match self.store.renew(&self.lease, self.length).await? {
+            Ack::Applied | Ack::Repeated => Ok(true),
+            Ack::Finished if self.recorded_by_the_work().await? => Ok(false),
+            Ack::Finished | Ack::Superseded | Ack::Missing => {
+                self.raise("another attempt has the key");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether the outcome is this attempt's own, recorded in a transaction of the work.
+    async fn recorded_by_the_work(&self) -> Result<bool, StoreError> {
+        let found = call(self.store.find(self.lease.key())).await?;
+        Ok(found.is_some_and(|record| record.token == self.lease.token()))
+    }
+
+    /// Raises the alarm when no renewal got through for a whole lease. Goes on: the lease may still be ours.
+    async fn watch(&self) {
+        let mut heard = self.heard.subscribe();
+        loop {
+            let over = *heard.borrow_and_update() + self.length;
+            let renewed = tokio::select! {
+                biased;
+                renewed = heard.changed() => renewed,
+                () = sleep_until(over) => {
+                    self.raise("no renewal got through for a whole lease");
+                    heard.changed().await
+                }
+            };
+            if renewed.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn raise(&self, why: &str) {
+        if !self.alarm.send_replace(true) {
+            tracing::warn!(key = ?self.lease.key(), fence = %self.lease.fence(), "lost a lease: {why}");
+        }
+    }
 }

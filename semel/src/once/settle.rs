@@ -1,16 +1,16 @@
 //! Settling an attempt: record, release or abandon, and what to tell the caller.
 
+use super::claim::Copies;
+use super::error::{Failure, RunError};
+use super::patience::{Patience, call};
+use super::renew::Renewal;
+use super::{Once, Ran};
 use crate::answer::Ack;
 use crate::error::StoreError;
 use crate::intent::Intent;
 use crate::lease::Lease;
 use crate::outcome::Outcome;
 use crate::record::State;
-
-use super::claim::Copies;
-use super::error::{Failure, RunError};
-use super::patience::{Patience, call};
-use super::{Once, Ran};
 
 /// What the result of the work writes to the record.
 enum Ending {
@@ -39,19 +39,26 @@ impl Once {
         lease: &Lease,
         intent: &Intent,
         copies: Copies,
+        mut renewal: Option<Renewal>,
         result: Result<Outcome, Failure>,
     ) -> Result<Ran<Outcome>, RunError> {
         let ending = Ending::of(&result, self.policy.max_body_bytes());
-        let written = self.write(lease, &ending, Patience::of(self.policy.patience())).await;
+        if !matches!(ending, Ending::Complete(_))
+            && let Some(renewal) = renewal.take()
+        {
+            renewal.stop().await;
+        }
+        let patience = Patience::of(self.policy.patience(), lease.key());
+        let written = self.write(lease, &ending, patience).await;
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
-                self.settle_later(lease, copies, ending);
+                self.settle_later(lease, copies, renewal, ending);
                 return Err(result.map_or_else(RunError::from, |_| RunError::OutcomePending(error)));
             }
             Err(error) => {
                 let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
-                self.settle_later(lease, copies, reason);
+                self.settle_later(lease, copies, None, reason);
                 return Err(result.map_or_else(RunError::from, |_| RunError::Unrecorded(error)));
             }
         };
@@ -71,12 +78,14 @@ impl Once {
         }
     }
 
-    /// Goes on in the background until the store has answered. The lease may run out meanwhile; the write still
-    /// counts unless somebody takes over.
-    fn settle_later(&self, lease: &Lease, copies: Copies, ending: Ending) {
+    /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
+    /// out all the same, it still counts unless somebody takes over.
+    fn settle_later(&self, lease: &Lease, copies: Copies, renewal: Option<Renewal>, ending: Ending) {
         let (once, lease) = (self.clone(), lease.clone());
         self.tasks.spawn(async move {
-            match once.write(&lease, &ending, Patience::endless()).await {
+            let _until_settled = renewal;
+            let patience = Patience::until_shutdown(&once.shutdown, once.policy.patience(), lease.key());
+            match once.write(&lease, &ending, patience).await {
                 Ok(ack) => once.settled(&lease, copies, &ending, ack),
                 Err(error) => {
                     tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
@@ -110,14 +119,22 @@ impl Once {
         }
     }
 
+    /// Gives back a key whose work was not started.
+    pub(super) fn release_later(&self, lease: &Lease, copies: Copies) {
+        self.settle_later(lease, copies, None, Ending::Release);
+    }
+
     /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's own.
-    async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
-        let mut patience = Patience::of(self.policy.patience());
+    pub(super) async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
+        let mut patience = Patience::of(self.policy.patience(), lease.key());
         let found = loop {
             match call(self.store.find(lease.key())).await {
                 Ok(found) => break found,
                 Err(error) if patience.lasts(&error).await => {}
-                Err(error) => return Err(RunError::OutcomePending(error)),
+                Err(error) => {
+                    tracing::debug!(%error, key = ?lease.key(), "could not look for the winner's outcome");
+                    return Err(RunError::Superseded);
+                }
             }
         };
         match found {

@@ -12,12 +12,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::patience::call;
+use crate::error::StoreError;
 use crate::key::Key;
-use crate::record::State;
-use crate::store::Store;
+use crate::record::{Phase, Record};
+use crate::store::{Found, Store};
+use crate::time::Timestamp;
 
 /// How often the store is asked about attempts of other processes.
-pub(super) const POLL_EVERY: Duration = Duration::from_millis(25);
+const POLL_EVERY: Duration = Duration::from_millis(25);
 /// How many keys are asked about in one question.
 const POLL_KEYS: usize = 500;
 /// How many may wait for one key.
@@ -103,12 +105,14 @@ impl Waiters {
         }
         let (waiters, store) = (Arc::clone(self), Arc::clone(store));
         tasks.spawn(async move {
-            while let Some(keys) = waiters.waited_for() {
+            let mut poller = Poller { waiters, ended: false };
+            while let Some(keys) = poller.waiters.waited_for() {
                 for some in keys.chunks(POLL_KEYS) {
-                    waiters.wake_ended(some, &store).await;
+                    poller.waiters.wake_ended(some, &store).await;
                 }
                 sleep(POLL_EVERY).await;
             }
+            poller.ended = true;
         });
     }
 
@@ -119,11 +123,14 @@ impl Waiters {
         book.polling.then(|| book.keys.keys().cloned().collect())
     }
 
+    /// Wakes those who wait for an attempt that no longer runs, or whose lease is over. A record that cannot be read
+    /// wakes them, too: they hear the error when they ask.
     async fn wake_ended(&self, keys: &[Key], store: &Arc<dyn Store>) {
-        match call(store.find_many(keys)).await {
-            Ok(found) => {
-                for (key, record) in keys.iter().zip(found) {
-                    if record.is_none_or(|record| record.state != State::Running) {
+        match look(keys, store).await {
+            Ok((now, found)) => {
+                let runs = |record: &Record| record.phase(now) == Phase::Running;
+                for (key, found) in keys.iter().zip(found) {
+                    if !found.is_ok_and(|record| record.as_ref().is_some_and(runs)) {
                         self.wake(key);
                     }
                 }
@@ -136,6 +143,27 @@ impl Waiters {
     fn book(&self) -> MutexGuard<'_, Book> {
         // Nothing panics while the lock is held.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time by the store's clock, and the records, in that order: a lease that is over by that time is over.
+async fn look(keys: &[Key], store: &Arc<dyn Store>) -> Result<(Timestamp, Vec<Found>), StoreError> {
+    let now = call(store.now()).await?;
+    Ok((now, call(store.find_many(keys)).await?))
+}
+
+/// The task that polls. If it dies, by a panic or with its runtime, the next waiter starts another.
+struct Poller {
+    waiters: Arc<Waiters>,
+    ended: bool,
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        // One that has ended by itself has said so, and another may run by now.
+        if !self.ended {
+            self.waiters.book().polling = false;
+        }
     }
 }
 

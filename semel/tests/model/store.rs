@@ -8,8 +8,8 @@ use semel::change::{Action, Draft, DraftState, Replace, Write};
 use semel::decide::{self, Settle};
 use semel::verbs::{self, Claiming, Step};
 use semel::{
-    Ask, Claim, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover, Terms, Timestamp,
-    Token, slot,
+    Ask, Claim, Durability, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover,
+    Terms, Timestamp, Token, slot,
 };
 
 use super::mutants::Mutant;
@@ -87,6 +87,7 @@ fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
         owner: OWNER.clone(),
         terms: Terms::DEFAULT,
         takeover: if config.takeover { Takeover::WhenOver } else { Takeover::Never },
+        durability: Durability::Full,
         not_after,
     }
 }
@@ -213,7 +214,7 @@ fn replace(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, n
     }
     match slot::replace(slot, &item, now) {
         Replaced::Applied { fence, .. } => Reply::Granted(fence.get() as u8),
-        Replaced::Changed | Replaced::Late => Reply::Changed,
+        Replaced::Changed | Replaced::Locked | Replaced::Late => Reply::Changed,
     }
 }
 

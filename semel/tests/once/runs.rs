@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use semel::{
-    Claim, Failure, Held, Intent, MemoryStore, Once, Outcome, OutcomeError, Owner, Phase, Policy, Ran,
-    Reconciled, RunError, Store, Takeover, Terms, Token,
+    Claim, Durability, Failure, Held, Intent, MemoryStore, Once, Outcome, OutcomeError, Owner, Phase, Policy,
+    Ran, Reconciled, RunError, Store, Takeover, Terms, Token,
 };
 use tokio::time::sleep;
 
@@ -19,6 +19,7 @@ async fn take_over(store: &MemoryStore) -> semel::Lease {
         owner: Owner::new("another process"),
         terms: Terms::DEFAULT,
         takeover: Takeover::WhenOver,
+        durability: Durability::Full,
         not_after: store.memory_clock().now().after(LEASE),
     };
     match store.claim(&ask).await.expect("memory answers") {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use semel::{
-    Ack, Ask, Claim, Key, Lease, MemoryStore, Outcome, Prune, Record, Store, StoreError, Timestamp, Token,
-    Void,
+    Ack, Ask, Claim, Found, Key, Lease, MemoryStore, Outcome, Prune, Record, Store, StoreError, Timestamp,
+    Token, Void,
 };
 
 /// The way of a question to the store and of the answer back.
@@ -105,7 +105,7 @@ impl<P: Path> Store for Through<P> {
             .await
     }
 
-    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
         let keys = keys.to_vec();
         self.0
             .pass("find_many", move |store| {
