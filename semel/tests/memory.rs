@@ -23,6 +23,11 @@ async fn memory_keeps_every_promise() {
     conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_primitives_of_memory_keep_every_promise() {
+    conformance::check_backend(MemoryStore::new()).await.unwrap_or_else(|broken| panic!("{broken}"));
+}
+
 #[tokio::test]
 async fn a_shared_dyn_store_keeps_every_promise() {
     let store = MemoryStore::new();

@@ -15,6 +15,7 @@
 //!     async {}
 //! });
 //! conformance::check(&subject).await.expect("the store keeps its promises");
+//! conformance::check_backend(MemoryStore::new()).await.expect("and so do its primitives");
 //! # }
 //! ```
 //! Keys are random, so a store need not be empty and several runs may share it. A store without a clock that can
@@ -24,6 +25,7 @@
 mod claims;
 mod operator;
 mod owner;
+mod primitives;
 mod records;
 mod retention;
 
@@ -35,6 +37,7 @@ use std::time::Duration;
 
 use crate::answer::Claim;
 use crate::ask::{Ask, Durability, Takeover};
+use crate::backend::Backend;
 use crate::inspect::Inspect;
 use crate::intent::Intent;
 use crate::key::{Key, Scope};
@@ -46,6 +49,7 @@ use crate::terms::Terms;
 pub use claims::*;
 pub use operator::*;
 pub use owner::*;
+pub use primitives::*;
 pub use records::*;
 pub use retention::*;
 
@@ -197,22 +201,34 @@ fn outcome(n: u8) -> Outcome {
     Outcome::json(&n).expect("a number has a JSON form")
 }
 
-/// One promise of the contract.
-pub struct Promise {
+/// One promise of the contract, to be checked on a [`Subject`] or on the [`Backend`] below it.
+pub struct Promise<On> {
     /// Its name in docs/protocol.md.
     pub name: &'static str,
-    check: fn(Subject) -> Boxed<()>,
+    check: fn(On) -> Boxed<()>,
 }
 
 macro_rules! promises {
     ($($name:ident),+ $(,)?) => {
-        /// All promises, in the order of docs/protocol.md.
-        pub const PROMISES: &[Promise] =
-            &[$(Promise { name: stringify!($name), check: |on| Box::pin(async move { $name(&on).await }) }),+];
+        &[$(Promise { name: stringify!($name), check: |on| Box::pin(async move { $name(&*on).await }) }),+]
     };
 }
 
-promises![
+/// What the primitives of a backend promise, in the order of docs/protocol.md.
+pub const PRIMITIVES: &[Promise<Arc<dyn Backend>>] = promises![
+    an_open_shows_what_is_there,
+    a_late_open_creates_nothing,
+    a_replace_writes_the_whole_record,
+    a_replace_expects_the_version,
+    a_replace_expects_the_token,
+    a_late_replace_changes_nothing,
+    a_replace_creates_nothing,
+    one_of_many_replaces_is_applied,
+    items_of_one_call_are_on_their_own,
+];
+
+/// What a store promises, in the order of docs/protocol.md.
+pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     a_new_key_is_granted,
     a_done_key_is_replayed,
     a_running_key_is_running,
@@ -280,20 +296,33 @@ impl Broken {
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} promises broken", self.0.len(), PROMISES.len())?;
+        write!(f, "{} promises broken", self.0.len())?;
         self.0.iter().try_for_each(|(name, why)| write!(f, "\n  {name}: {why}"))
     }
 }
 
 impl std::error::Error for Broken {}
 
-/// Checks every promise, one after the other, and names those that are broken.
+/// Checks every promise of a store, one after the other, and names those that are broken.
 ///
 /// # Errors
 /// [`Broken`] if there are any.
 pub async fn check(on: &Subject) -> Result<(), Broken> {
+    check_each(PROMISES, &Arc::new(on.clone())).await
+}
+
+/// Checks every promise of the primitives, for those who write a backend.
+///
+/// # Errors
+/// [`Broken`] if there are any.
+pub async fn check_backend(on: impl Backend) -> Result<(), Broken> {
+    let on: Arc<dyn Backend> = Arc::new(on);
+    check_each(PRIMITIVES, &on).await
+}
+
+async fn check_each<On: Clone>(promises: &[Promise<On>], on: &On) -> Result<(), Broken> {
     let mut broken = Vec::new();
-    for promise in PROMISES {
+    for promise in promises {
         if let Err(error) = tokio::spawn((promise.check)(on.clone())).await {
             let why = error.try_into_panic().map_or_else(|error| error.to_string(), |panic| message(&*panic));
             broken.push((promise.name, why));

@@ -3,6 +3,7 @@
 use super::{Subject, again, key, other_intent, outcome, takeover};
 use crate::answer::{Ack, Claim};
 use crate::ask::Ask;
+use crate::inspect::Query;
 use crate::key::Key;
 use crate::store::Prune;
 
@@ -19,6 +20,9 @@ pub async fn an_expired_record_counts_as_absent(on: &Subject) {
     on.pass(on.lease).await;
     for ask in &asks {
         assert_eq!(on.store.find(&ask.key).await.expect("the store answers a find"), None);
+        let realm = Some(ask.key.scope().realm().to_owned());
+        let query = Query { realm, expired: Some(true), ..Query::default() };
+        assert_eq!(on.store.list(&query).await.expect("the store lists").records.len(), 1);
         assert_eq!(on.granted(&other_intent(ask)).await.attempt(), 1);
         assert!(matches!(on.claim(&again(ask)).await, Claim::Mismatch));
     }

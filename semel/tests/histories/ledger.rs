@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Started { fence: u64 },
     /// The effect happened, for good.
     Effect { fence: u64 },
+    /// The work ended before anything happened.
+    Nothing,
     /// The work, or its process, ended so that nobody can know what happened.
     Unknown,
     /// A client was told this value, which names the fence of the run that made it.
@@ -82,6 +84,7 @@ impl Ledger {
         told.extend(last.and_then(|last| last.as_ref().ok()));
         let refused = |what| events.contains(&Event::Refused(what)) || last == Some(&Err(what));
         let unknown = events.contains(&Event::Unknown);
+        let ended_before_anything = events.iter().filter(|event| **event == Event::Nothing).count();
         let once = policy != AfterCrash::Retry;
         let value = recorded.and_then(|(state, _)| match state {
             State::Done { outcome, .. } => outcome.parse::<u64>().ok(),
@@ -94,6 +97,10 @@ impl Ledger {
         let wrong = [
             (fences.len() != starts.len(), "two runs had the same fence"),
             (once && effects.len() > 1, "more than one effect"),
+            (
+                policy == AfterCrash::Hold && starts.len() > 1 + ended_before_anything,
+                "the work was started twice under hold",
+            ),
             (told.iter().any(|told| Some(*told) != value), "a client was told what is not recorded"),
             (value.is_some_and(|v| !effects.contains(&v)), "an outcome without its effect is recorded"),
             (

@@ -78,7 +78,10 @@ impl Work {
         sleep(self.before).await;
         self.process.alive().await;
         match self.ending {
-            0..15 => return Err(Failure::nothing_happened("refused by the other side")),
+            0..15 => {
+                self.ledger.write(self.key, Event::Nothing);
+                return Err(Failure::nothing_happened("refused by the other side"));
+            }
             15..20 if !self.transactional => {
                 self.ledger.write(self.key, Event::Unknown);
                 return Err(Failure::unknown("no answer from the other side"));

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use semel::{Failure, Phase, Policy, Ran, RunError};
+use semel::{Failure, Phase, Policy, Ran, RunError, Store};
 use tokio::time::sleep;
 
 use super::gate::Fault;
-use super::{Counter, LEASE, engine, intent, key, phase, record, with_lease};
+use super::{Counter, LEASE, engine, intent, key, phase, record, take_over, with_lease};
 
 /// Long enough for every background task, and longer than any lease here.
 const LONG: Duration = Duration::from_secs(60);
@@ -162,4 +162,58 @@ async fn a_lease_that_cannot_be_renewed_is_signalled() {
     let ran = once.run(&key(), &intent(), waits).await.unwrap();
     assert_eq!(ran.value, 1);
     assert!(started.elapsed() >= LEASE && started.elapsed() < LEASE * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_out_is_not_asked_more_often_for_more_refused_requests() {
+    let (gate, once) = engine();
+    gate.disturb("claim", Fault::Lost);
+    gate.disturb("void", Fault::Unavailable);
+    let refused: Vec<_> = (0..1_000)
+        .map(|number| {
+            let once = once.clone();
+            let key = semel::Key::new("tests", &number.to_string()).unwrap();
+            tokio::spawn(async move { once.run(&key, &intent(), Counter::default().quick()).await })
+        })
+        .collect();
+    for request in refused {
+        request.await.unwrap().unwrap_err();
+    }
+    sleep(Duration::from_secs(300)).await;
+    let before = gate.calls("void");
+    sleep(Duration::from_secs(60)).await;
+    let voids = gate.calls("void") - before;
+    assert!(voids <= 2_000, "{voids} voids in a minute for 1,000 requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loser_that_cannot_find_the_winner_is_told_that_it_lost() {
+    let (gate, once) = engine();
+    gate.disturb("find", Fault::Unavailable);
+    let store = gate.store.clone();
+    let slow = move |_lease| async move {
+        store.memory_clock().advance(LEASE);
+        let _winner = take_over(&store).await;
+        Ok(1)
+    };
+    let lost = once.run(&key(), &intent(), slow).await;
+    assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stray_copy_of_a_claim_that_lost_is_voided() {
+    let (gate, once) = engine();
+    gate.disturb_calls("claim", 1..=1, Fault::CopyLater(Duration::from_secs(3)));
+    let store = gate.store.clone();
+    let slow = move |_lease| async move {
+        store.memory_clock().advance(LEASE);
+        let winner = take_over(&store).await;
+        assert!(store.release(&winner).await?.stands());
+        Ok(1)
+    };
+    let lost = once.run(&key(), &intent(), slow).await;
+    assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
+    once.drain().await;
+    assert!(gate.calls("void") >= 1);
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
 }

@@ -1,9 +1,12 @@
 //! A path to the store on which a test decides what goes wrong.
 
 use std::future::{Future, pending};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use semel::{MemoryStore, StoreError};
+use tokio::time::sleep;
 
 use crate::support::Path;
 
@@ -18,26 +21,53 @@ pub(crate) enum Fault {
     AnswerLost,
     /// It is applied, and there is never an answer.
     Silence,
+    /// It never arrives, and there is never an answer.
+    Hang,
+    /// It arrives late.
+    Slow(Duration),
+    /// Its answer arrives late.
+    SlowAnswer(Duration),
+    /// It is lost, but a copy of it arrives later.
+    CopyLater(Duration),
     /// The store will not have it, ever.
     Refused,
+    /// The store has a bug.
+    Panic,
 }
 
 /// Faults by verb, and what was called.
 #[derive(Clone)]
 pub(crate) struct Gate {
     pub(crate) store: MemoryStore,
-    faults: Arc<Mutex<Vec<(&'static str, Fault)>>>,
+    faults: Arc<Mutex<Vec<Disturbance>>>,
     calls: Arc<Mutex<Vec<&'static str>>>,
+}
+
+/// Which calls of a verb go wrong, and how.
+struct Disturbance {
+    verb: &'static str,
+    calls: RangeInclusive<usize>,
+    fault: Fault,
 }
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        Self { store: MemoryStore::new(), faults: Arc::default(), calls: Arc::default() }
+        Self::to(&MemoryStore::new())
+    }
+
+    /// Another way to the same store.
+    pub(crate) fn to(store: &MemoryStore) -> Self {
+        Self { store: store.clone(), faults: Arc::default(), calls: Arc::default() }
     }
 
     /// From now on, until [`Gate::heal`].
     pub(crate) fn disturb(&self, verb: &'static str, fault: Fault) {
-        self.faults.lock().unwrap().push((verb, fault));
+        self.disturb_calls(verb, 1..=usize::MAX, fault);
+    }
+
+    /// Only these calls, counted from 1.
+    pub(crate) fn disturb_calls(&self, verb: &'static str, calls: RangeInclusive<usize>, fault: Fault) {
+        self.faults.lock().unwrap().push(Disturbance { verb, calls, fault });
     }
 
     pub(crate) fn heal(&self) {
@@ -50,7 +80,10 @@ impl Gate {
 
     fn fault(&self, verb: &'static str) -> Option<Fault> {
         self.calls.lock().unwrap().push(verb);
-        self.faults.lock().unwrap().iter().find(|(v, _)| *v == verb).map(|(_, fault)| *fault)
+        let number = self.calls(verb);
+        let faults = self.faults.lock().unwrap();
+        let fits = |fault: &&Disturbance| fault.verb == verb && fault.calls.contains(&number);
+        faults.iter().find(fits).map(|disturbance| disturbance.fault)
     }
 }
 
@@ -76,6 +109,25 @@ impl Path for Gate {
                 let _applied = call(self.store.clone()).await;
                 pending().await
             }
+            Some(Fault::Hang) => pending().await,
+            Some(Fault::Slow(time)) => {
+                sleep(time).await;
+                call(self.store.clone()).await
+            }
+            Some(Fault::SlowAnswer(time)) => {
+                let answer = call(self.store.clone()).await;
+                sleep(time).await;
+                answer
+            }
+            Some(Fault::CopyLater(time)) => {
+                let store = self.store.clone();
+                tokio::spawn(async move {
+                    sleep(time).await;
+                    let _applied = call(store).await;
+                });
+                Err(StoreError::unknown("lost on the way, and found later"))
+            }
+            Some(Fault::Panic) => panic!("the store panics"),
             Some(Fault::Refused) => Err(StoreError::refused("not like this")),
         }
     }

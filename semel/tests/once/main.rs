@@ -2,6 +2,7 @@
 
 mod faults;
 mod gate;
+mod leases;
 mod runs;
 #[path = "../support/mod.rs"]
 mod support;
@@ -11,7 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::{Failure, Intent, Key, Lease, Once, Phase, Policy, Record, Store};
+use semel::{
+    Ask, Claim, Durability, Failure, Intent, Key, Lease, MemoryStore, Once, Owner, Phase, Policy, Record,
+    Store, Takeover, Terms, Token,
+};
 
 use gate::Gate;
 use support::Through;
@@ -78,4 +82,22 @@ async fn record(gate: &Gate) -> Option<Record> {
 async fn phase(gate: &Gate) -> Option<Phase> {
     let now = gate.store.memory_clock().now();
     record(gate).await.map(|record| record.phase(now))
+}
+
+/// Another process that takes the key over, at once if the lease is over.
+async fn take_over(store: &MemoryStore) -> Lease {
+    let ask = Ask {
+        key: key(),
+        intent: intent(),
+        token: Token::random(),
+        owner: Owner::new("another process"),
+        terms: Terms::DEFAULT,
+        takeover: Takeover::WhenOver,
+        durability: Durability::Full,
+        not_after: store.memory_clock().now().after(LEASE),
+    };
+    match store.claim(&ask).await.expect("memory answers") {
+        Claim::Granted(lease) => lease,
+        other => panic!("not granted but {other:?}"),
+    }
 }

@@ -3,30 +3,12 @@
 use std::time::Duration;
 
 use semel::{
-    Claim, Durability, Failure, Held, Intent, MemoryStore, Once, Outcome, OutcomeError, Owner, Phase, Policy,
-    Ran, Reconciled, RunError, Store, Takeover, Terms, Token,
+    Failure, Held, Intent, MemoryStore, Once, Outcome, OutcomeError, Phase, Policy, Ran, Reconciled,
+    RunError, Store, Terms,
 };
 use tokio::time::sleep;
 
-use super::{Counter, LEASE, engine, intent, key, phase, record, with_lease};
-
-/// Another process that takes the key over, at once if the lease is over.
-async fn take_over(store: &MemoryStore) -> semel::Lease {
-    let ask = semel::Ask {
-        key: key(),
-        intent: intent(),
-        token: Token::random(),
-        owner: Owner::new("another process"),
-        terms: Terms::DEFAULT,
-        takeover: Takeover::WhenOver,
-        durability: Durability::Full,
-        not_after: store.memory_clock().now().after(LEASE),
-    };
-    match store.claim(&ask).await.expect("memory answers") {
-        Claim::Granted(lease) => lease,
-        other => panic!("not granted but {other:?}"),
-    }
-}
+use super::{Counter, LEASE, engine, intent, key, phase, record, take_over, with_lease};
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_gets_the_value_and_runs_nothing() {

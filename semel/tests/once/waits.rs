@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Failure, Once, Policy, RunError, Scope};
+use semel::{Failure, Once, Outcome, Policy, RunError, Scope, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::gate::Gate;
 use super::support::Through;
-use super::{Counter, LEASE, engine, intent, key, with_lease};
+use super::{Counter, LEASE, engine, intent, key, take_over, with_lease};
 
 const MANY: usize = 64;
 
@@ -172,4 +172,84 @@ async fn waiters_of_one_key_do_not_disturb_another() {
         let (asked, value) = answer.unwrap();
         assert_eq!(value % 10, asked);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_caller_has_left_gives_up_its_place() {
+    let (gate, once) = engine();
+    let _elsewhere = take_over(&gate.store).await;
+    let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(20)));
+    let (key, intent) = (key(), intent());
+    for _ in 0..1_000 {
+        let run = once.run(&key, &intent, Counter::default().quick());
+        assert!(timeout(Duration::from_millis(1), run).await.is_err());
+    }
+    let started = Instant::now();
+    once.run(&key, &intent, Counter::default().quick()).await.unwrap_err();
+    assert!(started.elapsed() >= Duration::from_secs(20), "refused after {:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_does_not_wait_for_attempts_of_others() {
+    let (gate, once) = engine();
+    let _elsewhere = take_over(&gate.store).await;
+    let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(300)));
+    let waiter = tokio::spawn({
+        let once = once.clone();
+        async move { once.run(&key(), &intent(), Counter::default().quick()).await }
+    });
+    sleep(Duration::from_secs(1)).await;
+    let started = Instant::now();
+    once.drain().await;
+    assert!(started.elapsed() < Duration::from_secs(1));
+    assert!(matches!(waiter.await.unwrap(), Err(RunError::Pending { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_died_is_started_again() {
+    let (gate, once) = engine();
+    gate.disturb_calls("find_many", 1..=1, super::gate::Fault::Panic);
+    let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(20)));
+    let elsewhere = take_over(&gate.store).await;
+    let first = once.run(&key(), &intent(), Counter::default().quick()).await;
+    assert!(matches!(first, Err(RunError::Pending { .. })));
+    let store = gate.store.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(1)).await;
+        store.complete(&elsewhere, &Outcome::json(&1).unwrap()).await
+    });
+    let started = Instant::now();
+    assert!(once.run(&key(), &intent(), Counter::default().quick()).await.unwrap().replayed);
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_hears_of_an_abandon_in_another_process() {
+    let (gate, once) = engine();
+    let once = once.with_policy(waiting(Policy::retry(), Duration::from_secs(60)));
+    let elsewhere = take_over(&gate.store).await;
+    let store = gate.store.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(1)).await;
+        store.abandon(&elsewhere, "timed out").await
+    });
+    let started = Instant::now();
+    assert!(!once.run(&key(), &intent(), Counter::default().quick()).await.unwrap().replayed);
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_leave_the_asking_to_one_task() {
+    let (gate, once) = engine();
+    let policy = Policy::hold().with_lease(Duration::from_secs(1)).unwrap();
+    let once = once.with_policy(policy.with_wait(Duration::from_secs(60)).unwrap());
+    let counter = Counter::default();
+    let runs = (0..500).map(|_| {
+        let (once, work) = (once.clone(), counter.work(Duration::from_secs(30)));
+        tokio::spawn(async move { once.run(&key(), &intent(), work).await })
+    });
+    for answer in join_all(runs).await {
+        answer.unwrap().unwrap();
+    }
+    assert!(gate.calls("claim") <= 1_000, "{} claims of 500 callers", gate.calls("claim"));
 }
