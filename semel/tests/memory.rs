@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use semel::conformance::{self, Subject};
 use semel::{
-    Ask, Claim, Durability, Inspect, Intent, Key, MemoryStore, Owner, Prune, Store, Takeover, Terms, Token,
+    Ask, Claim, Durability, Failure, Inspect, Intent, Key, MemoryStore, Once, Owner, Prune, Store, Takeover,
+    Terms, Token,
 };
 
 fn moved_by(subject: Subject, store: &MemoryStore) -> Subject {
@@ -40,6 +41,15 @@ async fn a_shared_dyn_store_keeps_every_promise() {
 async fn memory_keeps_every_promise_when_time_passes_by_itself() {
     let subject = Subject::new(MemoryStore::new());
     conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+#[tokio::test]
+async fn an_engine_runs_over_a_shared_dyn_store() {
+    let shared: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let once = Once::new(Arc::clone(&shared));
+    let (key, intent) = (Key::new("tests", "key").unwrap(), Intent::of("charge", "", &1).unwrap());
+    once.run(&key, &intent, |_| async { Ok::<_, Failure>(1) }).await.unwrap();
+    assert!(shared.find(&key).await.unwrap().unwrap().outcome().is_some());
 }
 
 fn ask(store: &MemoryStore, name: &str) -> Ask {

@@ -113,6 +113,19 @@ impl Work {
     }
 }
 
+/// Moves the store's clock, forward and back, so that leases are over early or late.
+async fn step_the_clock(store: MemoryStore, dice: Dice) {
+    for _ in 0..3 {
+        sleep(dice.millis(4_000)).await;
+        let by = dice.millis(3_000);
+        if dice.percent(50) {
+            store.memory_clock().advance(by);
+        } else {
+            store.memory_clock().set_back(by);
+        }
+    }
+}
+
 /// One history. Gives the ledger and what is wrong with it.
 async fn history(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>) {
     let dice = Dice::new(seed);
@@ -148,6 +161,9 @@ async fn history(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>)
                 Err(_) => {}
             }
         }));
+    }
+    if dice.percent(30) {
+        tokio::spawn(step_the_clock(store.clone(), dice.clone()));
     }
     for (process, _) in &processes {
         if dice.percent(25) {
