@@ -1,12 +1,13 @@
 //! The engine: claim, run, settle.
 
 mod claim;
-mod error;
-mod patience;
-mod reconcile;
+mod attempt;
 mod renew;
 mod settle;
 mod wait;
+mod reconcile;
+mod patience;
+mod error;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,12 +15,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::TaskTracker;
 
-use crate::answer::{Claim, Held};
+use crate::answer::Claim;
 use crate::ask::Takeover;
 use crate::error::StoreError;
 use crate::intent::Intent;
@@ -30,9 +30,7 @@ use crate::policy::Policy;
 use crate::record::Owner;
 use crate::store::Store;
 
-use self::claim::Copies;
-use self::patience::{Patience, call};
-use self::renew::{Alive, Renewal};
+use self::renew::Alive;
 use self::wait::Waiters;
 
 pub use self::error::{Failure, RunError};
@@ -285,97 +283,7 @@ impl Once {
             }
         }
     }
-
-    /// Runs the work on its own task and renews the lease on another until the work is settled.
-    async fn attempt<W, F>(
-        &self,
-        lease: Lease,
-        intent: &Intent,
-        copies: Copies,
-        work: W,
-    ) -> Result<Ran<Outcome>, RunError>
-    where
-        W: FnOnce(Lease) -> F + Send + 'static,
-        F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
-    {
-        let length = self.policy.terms().lease();
-        let mut heard = copies.sent;
-        if heard.elapsed() > length / 3 {
-            heard = Instant::now();
-            match self.confirm(&lease).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.void_later(lease.key(), copies);
-                    return self.winner(&lease, intent).await;
-                }
-                Err(error) => {
-                    self.release_later(&lease, copies);
-                    return Err(RunError::Unavailable(error));
-                }
-            }
-        }
-        let (lease, renewal) = Renewal::start(&self.store, lease, length, heard, &self.alive);
-        let running = lease.clone();
-        let result = tokio::spawn(async move { work(running).await }).await;
-        let result = result.unwrap_or_else(|error| Err(Failure::unknown(describe(error))));
-        self.settle(&lease, intent, copies, Some(renewal), result).await
-    }
-
-    /// Whether a lease that took long to get is still ours: it may be over, and somebody else may have found out that
-    /// nothing happened, which is true until the work starts.
-    async fn confirm(&self, lease: &Lease) -> Result<bool, StoreError> {
-        let mut patience = Patience::of(self.policy.patience(), lease.key());
-        loop {
-            match call(self.store.renew(lease, self.policy.terms().lease())).await {
-                Ok(ack) => return Ok(ack.stands()),
-                Err(error) if patience.lasts(&error).await => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Records what was found out about a lost attempt.
-    async fn record(
-        &self,
-        lease: &Lease,
-        intent: &Intent,
-        copies: Copies,
-        outcome: Outcome,
-    ) -> Result<Ran<Outcome>, RunError> {
-        let recorded = self.settle(lease, intent, copies, None, Ok(outcome)).await?;
-        Ok(Ran { replayed: true, ..recorded })
-    }
-
-    /// Asks the hook about a lost attempt, for as long as a lease at most.
-    async fn find_out(&self, key: &Key, intent: &Intent, held: Held) -> Reconciled {
-        let Some(hook) = self.reconcile.clone() else {
-            return Reconciled::Unknown;
-        };
-        let (key, intent) = (key.clone(), intent.clone());
-        let asked = tokio::spawn(async move { hook.reconcile(key, intent, held).await });
-        match timeout(self.policy.terms().lease(), AbortOnDropHandle::new(asked)).await {
-            Ok(Ok(known)) => known,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the reconcile hook failed; the key stays held");
-                Reconciled::Unknown
-            }
-            Err(_) => {
-                tracing::warn!("the reconcile hook did not answer within a lease; the key stays held");
-                Reconciled::Unknown
-            }
-        }
-    }
 }
 
 /// There is no time left to wait, no room, or nobody who would hear of it.
 struct NobodyWaits;
-
-/// What to tell about work whose task ended without a result.
-fn describe(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else {
-        return "the work was cut off by a shutdown".into();
-    };
-    let message =
-        panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-    format!("the work panicked: {}", message.unwrap_or("no message"))
-}

@@ -3,7 +3,10 @@
 use std::future::Future;
 
 use async_trait::async_trait;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::Once;
 use crate::answer::Held;
 use crate::intent::Intent;
 use crate::key::Key;
@@ -40,5 +43,27 @@ where
 {
     async fn reconcile(&self, key: Key, intent: Intent, held: Held) -> Reconciled {
         self(key, intent, held).await
+    }
+}
+
+impl Once {
+    /// Asks the hook about a lost attempt, for as long as a lease at most.
+    pub(super) async fn find_out(&self, key: &Key, intent: &Intent, held: Held) -> Reconciled {
+        let Some(hook) = self.reconcile.clone() else {
+            return Reconciled::Unknown;
+        };
+        let (key, intent) = (key.clone(), intent.clone());
+        let asked = tokio::spawn(async move { hook.reconcile(key, intent, held).await });
+        match timeout(self.policy.terms().lease(), AbortOnDropHandle::new(asked)).await {
+            Ok(Ok(known)) => known,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the reconcile hook failed; the key stays held");
+                Reconciled::Unknown
+            }
+            Err(_) => {
+                tracing::warn!("the reconcile hook did not answer within a lease; the key stays held");
+                Reconciled::Unknown
+            }
+        }
     }
 }

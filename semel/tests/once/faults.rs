@@ -3,13 +3,22 @@
 use std::time::Duration;
 
 use semel::{Failure, Phase, Policy, Ran, RunError, Store};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::gate::Fault;
-use super::{Counter, LEASE, engine, intent, key, phase, record, take_over, with_lease};
+use super::gate::{Fault, Gate};
+use super::{Counter, LEASE, engine, intent, key, loses_its_lease, phase, record, take_over, with_lease};
 
 /// Long enough for every background task, and longer than any lease here.
 const LONG: Duration = Duration::from_secs(60);
+
+fn heal_in_a_second(gate: &Gate) -> JoinHandle<()> {
+    let gate = gate.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(1)).await;
+        gate.heal();
+    })
+}
 
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_out_nothing_runs() {
@@ -30,13 +39,7 @@ async fn while_the_store_is_out_nothing_runs() {
 async fn a_claim_whose_answer_was_lost_is_sent_again_and_runs_once() {
     let (gate, once) = engine();
     gate.disturb("claim", Fault::AnswerLost);
-    let healing = tokio::spawn({
-        let gate = gate.clone();
-        async move {
-            sleep(Duration::from_secs(1)).await;
-            gate.heal();
-        }
-    });
+    let healing = heal_in_a_second(&gate);
     let counter = Counter::default();
     assert_eq!(once.run(&key(), &intent(), counter.quick()).await.unwrap().value, 1);
     assert!(gate.calls("claim") > 2);
@@ -94,13 +97,7 @@ async fn nobody_is_told_an_outcome_before_it_is_recorded() {
 async fn a_complete_whose_answer_was_lost_counts() {
     let (gate, once) = engine();
     gate.disturb("complete", Fault::AnswerLost);
-    let healing = tokio::spawn({
-        let gate = gate.clone();
-        async move {
-            sleep(Duration::from_secs(1)).await;
-            gate.heal();
-        }
-    });
+    let healing = heal_in_a_second(&gate);
     let ran = once.run(&key(), &intent(), Counter::default().quick()).await.unwrap();
     assert_eq!(ran, Ran { value: 1, replayed: false });
     healing.await.unwrap();
@@ -134,13 +131,7 @@ async fn a_release_that_is_not_answered_is_followed_up() {
 async fn an_abandoned_key_stays_held_although_its_claim_was_sent_twice() {
     let (gate, once) = engine();
     gate.disturb("claim", Fault::AnswerLost);
-    let healing = tokio::spawn({
-        let gate = gate.clone();
-        async move {
-            sleep(Duration::from_secs(1)).await;
-            gate.heal();
-        }
-    });
+    let healing = heal_in_a_second(&gate);
     let fails = |_lease| async { Err::<u32, _>(Failure::unknown("timed out")) };
     once.run(&key(), &intent(), fails).await.unwrap_err();
     healing.await.unwrap();
@@ -190,13 +181,7 @@ async fn a_store_that_is_out_is_not_asked_more_often_for_more_refused_requests()
 async fn a_loser_that_cannot_find_the_winner_is_told_that_it_lost() {
     let (gate, once) = engine();
     gate.disturb("find", Fault::Unavailable);
-    let store = gate.store.clone();
-    let slow = move |_lease| async move {
-        store.memory_clock().advance(LEASE);
-        let _winner = take_over(&store).await;
-        Ok(1)
-    };
-    let lost = once.run(&key(), &intent(), slow).await;
+    let lost = once.run(&key(), &intent(), loses_its_lease(&gate)).await;
     assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
 }
 

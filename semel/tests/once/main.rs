@@ -8,6 +8,7 @@ mod runs;
 mod support;
 mod waits;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -40,6 +41,9 @@ fn engine() -> (Gate, Once) {
     let once = Once::new(Through(gate.clone())).with_policy(with_lease(Policy::hold()));
     (gate, once)
 }
+
+/// Work on its way.
+type Running = Pin<Box<dyn Future<Output = Result<u32, Failure>> + Send>>;
 
 /// Counts how often it runs.
 #[derive(Clone, Default)]
@@ -99,5 +103,17 @@ async fn take_over(store: &MemoryStore) -> Lease {
     match store.claim(&ask).await.expect("memory answers") {
         Claim::Granted(lease) => lease,
         other => panic!("not granted but {other:?}"),
+    }
+}
+
+/// Work that is done only after another process has taken over.
+fn loses_its_lease(gate: &Gate) -> impl FnOnce(Lease) -> Running + use<> {
+    let store = gate.store.clone();
+    move |_lease| {
+        Box::pin(async move {
+            store.memory_clock().advance(LEASE);
+            let _winner = take_over(&store).await;
+            Ok(1)
+        })
     }
 }

@@ -8,7 +8,7 @@ use semel::{
 };
 use tokio::time::sleep;
 
-use super::{Counter, LEASE, engine, intent, key, phase, record, take_over, with_lease};
+use super::{Counter, LEASE, engine, intent, key, loses_its_lease, phase, record, take_over, with_lease};
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_gets_the_value_and_runs_nothing() {
@@ -161,13 +161,7 @@ async fn a_lost_lease_is_signalled_and_the_loser_gets_the_winners_outcome() {
 #[tokio::test(start_paused = true)]
 async fn the_loser_of_a_takeover_is_never_told_its_own_outcome() {
     let (gate, once) = engine();
-    let store = gate.store.clone();
-    let slow = move |_lease| async move {
-        store.memory_clock().advance(LEASE);
-        let _winner = take_over(&store).await;
-        Ok(1)
-    };
-    let lost = once.run(&key(), &intent(), slow).await;
+    let lost = once.run(&key(), &intent(), loses_its_lease(&gate)).await;
     assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
 }
 
