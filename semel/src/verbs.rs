@@ -274,3 +274,6 @@ async fn settle<B: Backend>(
     }
     Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times while it was to be settled")))
 }
+
+#[cfg(test)]
+mod tests;

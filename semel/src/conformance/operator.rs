@@ -53,6 +53,8 @@ pub async fn list_pages_through_all_that_match(on: &Subject) {
     for name in &names {
         let _running = on.granted(&on.ask(&scope.key(name).expect("a valid key")).await).await;
     }
+    let whole = Query { limit: 25, ..in_realm(&scope) };
+    assert!(on.store.list(&whole).await.expect("the store lists").next.is_none(), "the last page says so");
     for limit in [1, 7, 25, 100] {
         let values = listed(on, Query { limit, ..in_realm(&scope) }).await;
         assert_eq!(values.len(), names.len(), "pages of {limit}");
@@ -86,6 +88,10 @@ pub async fn list_filters_by_what_a_record_says(on: &Subject) {
     assert_eq!(listed(on, of(&|query| query.expired = Some(true))).await.len(), 0);
     assert_eq!(listed(on, of(&|query| query.min_age = Some(on.lease))).await.len(), 0);
     on.pass(on.lease).await;
+    // Its age counts from the claim, not from the last time it was heard of.
+    let running = scope.key("running").expect("a valid key");
+    let lease = record(&*on.store, &running).await.lease();
+    let _heard = on.store.renew(&lease, Duration::from_secs(600)).await.expect("the store answers a renewal");
     assert_eq!(listed(on, of(&|query| query.min_age = Some(on.lease))).await.len(), 4);
 }
 
@@ -96,6 +102,9 @@ pub async fn stale_lists_held_keys_only(on: &Subject) {
     let values: Vec<_> = page.records.iter().map(|record| record.key.value()).collect();
     assert_eq!(values, ["held"]);
     assert_eq!(page.records[0].phase(page.now), Phase::Held);
+    assert!(page.next.is_none());
+    let other = Query { value: Some("done".into()), ..in_realm(&scope) };
+    assert!(on.store.stale(&other).await.expect("the store lists").records.is_empty());
 }
 
 /// The counts include every phase; they may lag a little.

@@ -103,6 +103,53 @@ pub async fn a_replace_writes_the_whole_record(on: &dyn Backend) {
     assert_eq!((after.fence, after.lease_until), (fence, lease_until));
     assert_eq!((after.token, after.attempt, &after.owner), (item.draft.token, 2, &item.draft.owner));
     assert_eq!((after.created_at, after.expires_at), (record.created_at, record.expires_at));
+    assert!(after.updated_at >= record.updated_at && after.heartbeat_at == after.updated_at);
+    assert_eq!(after.lease_until, after.updated_at.after(item.draft.lease));
+}
+
+/// A replace keeps the note unless it brings one, and a new life of the key begins without.
+pub async fn a_replace_keeps_the_note_until_a_new_life(on: &dyn Backend) {
+    let record = created(on).await;
+    let step = async |note: Option<&str>, fresh, retention| {
+        let mut item = replacing(on, &found(on, &record.key).await).await;
+        (item.draft.note, item.draft.fresh, item.draft.retention) = (note.map(Into::into), fresh, retention);
+        assert!(matches!(replaced(on, &item).await, Replaced::Applied { .. }));
+        let after = found(on, &record.key).await;
+        (after.note.clone().map(|note| note.text.to_string()), after)
+    };
+    assert_eq!(step(Some("one"), false, None).await.0.as_deref(), Some("one"));
+    assert_eq!(step(None, false, None).await.0.as_deref(), Some("one"));
+    let (note, old) = step(Some("two"), false, None).await;
+    assert_eq!((note.as_deref(), old.created_at), (Some("two"), record.created_at));
+    let retention = Duration::from_secs(60);
+    let (note, fresh) = step(None, true, Some(retention)).await;
+    assert_eq!((note, fresh.created_at), (None, fresh.updated_at));
+    assert_eq!(fresh.expires_at, fresh.updated_at.after(retention));
+}
+
+/// A replace can record an outcome, with the moment.
+pub async fn a_replace_can_record_an_outcome(on: &dyn Backend) {
+    let record = created(on).await;
+    let mut item = replacing(on, &record).await;
+    item.draft.state = DraftState::Done(outcome(1));
+    assert!(matches!(replaced(on, &item).await, Replaced::Applied { .. }));
+    let after = found(on, &record.key).await;
+    assert_eq!(after.state, State::Done { outcome: outcome(1), finished_at: after.updated_at });
+}
+
+/// Completing keeps what was noted before.
+pub async fn a_complete_keeps_the_note(on: &dyn Backend) {
+    let record = created(on).await;
+    let write = |action| Write { key: record.key.clone(), token: record.token, action };
+    let abandon = write(Action::Abandon { fence: record.fence, note: "slow".into() });
+    let complete = write(Action::Complete { fence: record.fence, outcome: outcome(1) });
+    for item in [abandon, complete] {
+        let written = only(on.write(&[item]).await.expect("the backend answers").items);
+        assert!(matches!(written, Written::Applied));
+    }
+    let after = found(on, &record.key).await;
+    assert_eq!(after.note.as_ref().map(|note| &*note.text), Some("slow"));
+    assert_eq!(after.heartbeat_at, record.heartbeat_at, "only a renewal is a heartbeat");
 }
 
 /// A replace that expects another version changes nothing.

@@ -29,6 +29,7 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     assert_eq!((&record.state, record.lease_until, &record.note), (&State::Running, lease.deadline(), &None));
     let now = on.store.now().await.expect("the store tells its time");
     assert!(record.created_at <= now && record.created_at < record.lease_until);
+    assert_eq!((record.heartbeat_at, record.updated_at), (record.created_at, record.created_at));
     assert_eq!(record.phase(record.created_at), Phase::Running);
     assert_eq!(record.phase(record.lease_until), Phase::Held);
 
@@ -37,12 +38,14 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     let renewed = found(on, &ask.key).await;
     assert!(renewed.heartbeat_at > record.heartbeat_at && renewed.lease_until > record.lease_until);
     assert!(renewed.version > record.version && renewed.updated_at > record.updated_at);
+    assert_eq!((renewed.created_at, renewed.expires_at), (record.created_at, record.expires_at));
 
     on.pass(on.lease / 4).await;
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
     let done = found(on, &ask.key).await;
     let State::Done { finished_at, .. } = done.state else { panic!("{done:?}") };
     assert!(finished_at > renewed.heartbeat_at && done.version > renewed.version);
+    assert_eq!((done.updated_at, done.heartbeat_at), (finished_at, renewed.heartbeat_at));
     assert_eq!((done.created_at, done.token, done.fence), (record.created_at, ask.token, lease.fence()));
 }
 

@@ -20,6 +20,8 @@ pub async fn an_expired_record_counts_as_absent(on: &Subject) {
     on.pass(on.lease).await;
     for ask in &asks {
         assert_eq!(on.store.find(&ask.key).await.expect("the store answers a find"), None);
+        let many = on.store.find_many(std::slice::from_ref(&ask.key)).await.expect("the store answers");
+        assert!(matches!(many.as_slice(), [Ok(None)]));
         let realm = Some(ask.key.scope().realm().to_owned());
         let query = Query { realm, expired: Some(true), ..Query::default() };
         assert_eq!(on.store.list(&query).await.expect("the store lists").records.len(), 1);

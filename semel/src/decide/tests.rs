@@ -271,10 +271,16 @@ fn an_operator_settles_a_held_key_under_a_new_token() {
     let found = over(State::Running);
     let [resolved, reset, forgotten] =
         every_change().map(|what| settled(Some(&found), &what).expect("a held key can be settled"));
-    assert_eq!((resolved.state, resolved.retention), (DraftState::Done(outcome(3)), None));
-    assert_eq!((reset.state, reset.retention), (DraftState::Released, None));
-    assert_eq!((forgotten.state, forgotten.retention), (DraftState::Released, Some(Duration::ZERO)));
+    assert_eq!((&resolved.state, resolved.retention), (&DraftState::Done(outcome(3)), None));
+    assert_eq!((&reset.state, reset.retention), (&DraftState::Released, None));
+    assert_eq!((&forgotten.state, forgotten.retention), (&DraftState::Released, Some(Duration::ZERO)));
     assert_eq!(resolved.note.as_deref(), Some("resolved: because"));
+    assert_eq!(reset.note.as_deref(), Some("reset: because"));
+    assert_eq!(forgotten.note.as_deref(), Some("forgotten: because"));
+    for draft in [&resolved, &reset, &forgotten] {
+        assert_eq!((draft.owner.as_str(), draft.lease, draft.fresh), ("operator", Duration::ZERO, false));
+        assert_eq!((&draft.intent, draft.attempt), (&found.intent, found.attempt));
+    }
     assert_eq!((resolved.token, reset.token, forgotten.token), (MINE, MINE, MINE));
 }
 
