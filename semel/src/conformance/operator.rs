@@ -10,6 +10,8 @@ use crate::key::Scope;
 use crate::lease::Fence;
 use crate::record::{Phase, Record};
 
+const PHASES: [Phase; 4] = [Phase::Running, Phase::Held, Phase::Done, Phase::Released];
+
 /// All keys that match, page by page.
 async fn listed(on: &Subject, query: Query) -> Vec<String> {
     let mut values = Vec::new();
@@ -25,19 +27,23 @@ async fn listed(on: &Subject, query: Query) -> Vec<String> {
     }
 }
 
-/// One running, one done, one released, one abandoned key in a realm of their own.
+/// A key of this name that is in this phase, for long.
+async fn put(on: &Subject, scope: &Scope, name: &str, phase: Phase) {
+    let lease = on.granted(&on.ask(&scope.key(name).expect("a valid key")).await).await;
+    let written = match phase {
+        Phase::Running => on.store.renew(&lease, Duration::from_secs(600)).await,
+        Phase::Held => on.store.abandon(&lease, "to be held").await,
+        Phase::Done => on.store.complete(&lease, &outcome(1)).await,
+        Phase::Released => on.store.release(&lease).await,
+    };
+    assert_eq!(written.expect("the store answers the owner"), Ack::Applied);
+}
+
+/// One running, one held, one done and one released key in a realm of their own, named like that.
 async fn one_of_each(on: &Subject) -> Scope {
     let scope = scope();
-    for name in ["running", "done", "released", "held"] {
-        let ask = on.ask(&scope.key(name).expect("a valid key")).await;
-        let lease = on.granted(&ask).await;
-        let _written = match name {
-            "done" => on.store.complete(&lease, &outcome(1)).await,
-            "released" => on.store.release(&lease).await,
-            "held" => on.store.abandon(&lease, "one of each").await,
-            _ => on.store.renew(&lease, Duration::from_secs(600)).await,
-        }
-        .expect("the store answers the owner");
+    for phase in PHASES {
+        put(on, &scope, phase.as_str(), phase).await;
     }
     scope
 }
@@ -70,14 +76,8 @@ pub async fn list_filters_by_what_a_record_says(on: &Subject) {
         change(&mut query);
         query
     };
-    let phases = [
-        ("running", Phase::Running),
-        ("held", Phase::Held),
-        ("done", Phase::Done),
-        ("released", Phase::Released),
-    ];
-    for (name, phase) in phases {
-        assert_eq!(listed(on, of(&|query| query.phase = Some(phase))).await, [name]);
+    for phase in PHASES {
+        assert_eq!(listed(on, of(&|query| query.phase = Some(phase))).await, [phase.as_str()]);
     }
     assert_eq!(listed(on, of(&|query| query.principal = Some("tester".into()))).await.len(), 4);
     assert_eq!(listed(on, of(&|query| query.principal = Some("nobody".into()))).await.len(), 0);
@@ -114,18 +114,22 @@ pub async fn stats_count_by_phase(on: &Subject) {
         [stats.running, stats.held, stats.done, stats.released]
     };
     let before = counts().await;
-    for _ in 0..10 {
-        let _scope = one_of_each(on).await;
+    let (scope, added) = (scope(), [4, 8, 12, 16]);
+    for (phase, count) in PHASES.into_iter().zip(added) {
+        for number in 0..count {
+            put(on, &scope, &format!("{} {number}", phase.as_str()), phase).await;
+        }
     }
     for _ in 0..100 {
-        // Others may use the store, too, and their leases run out; but ten of each are new.
+        // Others may use the store, too, and some of their leases run out meanwhile; but these are new.
         let now = counts().await;
-        if now.iter().zip(before).all(|(now, before)| *now >= before.saturating_sub(5) + 10) {
+        let grown = |((now, before), added): ((u64, u64), u64)| now + 2 >= before + added;
+        if now.into_iter().zip(before).zip(added).all(grown) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("ten more of each were not counted within five seconds: {before:?}, {:?}", counts().await);
+    panic!("{added:?} more were not counted within five seconds: {before:?}, {:?}", counts().await);
 }
 
 async fn record(store: &dyn Inspect, key: &crate::key::Key) -> Record {

@@ -202,3 +202,16 @@ async fn a_stray_copy_of_a_claim_that_lost_is_voided() {
     assert!(gate.calls("void") >= 1);
     assert_eq!(phase(&gate).await, Some(Phase::Released));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_void_that_came_early_by_the_stores_clock_is_sent_again() {
+    let (gate, once) = engine();
+    gate.disturb("claim", Fault::AnswerLost);
+    once.run(&key(), &intent(), Counter::default().quick()).await.unwrap_err();
+    gate.heal();
+    gate.store.memory_clock().set_back(Duration::from_secs(30));
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(gate.calls("void"), 1);
+    once.drain().await;
+    assert_eq!(gate.calls("void"), 2);
+}
