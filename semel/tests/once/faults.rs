@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Failure, Phase, Policy, Ran, RunError, Store};
+use semel::{Failure, Phase, Policy, Prune, Ran, RunError, Store, Terms};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -214,4 +214,17 @@ async fn a_void_that_came_early_by_the_stores_clock_is_sent_again() {
     assert_eq!(gate.calls("void"), 1);
     once.drain().await;
     assert_eq!(gate.calls("void"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_whose_record_is_gone_is_not_told_its_own_outcome() {
+    let (gate, once) = engine();
+    let store = gate.store.clone();
+    let forgotten = move |_lease| async move {
+        store.memory_clock().advance(Terms::DEFAULT.retention());
+        assert_eq!(store.prune(&Prune::default()).await?, 1);
+        Ok(1)
+    };
+    let lost = once.run(&key(), &intent(), forgotten).await;
+    assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
 }
