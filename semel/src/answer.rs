@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use thiserror::Error;
+
 use crate::lease::{Fence, Lease};
 use crate::outcome::Outcome;
 use crate::record::Record;
@@ -66,7 +68,20 @@ impl Ack {
     pub fn stands(self) -> bool {
         matches!(self, Self::Applied | Self::Repeated)
     }
+
+    /// Nothing if the write stands, so that `?` leaves a transaction whose lease was lost before it commits.
+    ///
+    /// # Errors
+    /// [`LeaseLost`] if it does not.
+    pub fn applied(self) -> Result<(), LeaseLost> {
+        if self.stands() { Ok(()) } else { Err(LeaseLost(self)) }
+    }
 }
+
+/// The write was not applied, as its lease is no longer the one that counts. Roll back what belongs to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the lease was lost before its outcome was recorded ({0:?})")]
+pub struct LeaseLost(pub Ack);
 
 /// What became of a void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -60,6 +60,13 @@ pub mod backend;
 pub mod slot;
 pub mod verbs;
 mod memory;
+#[cfg(feature = "postgres")]
+mod batch;
+#[cfg(feature = "postgres")]
+mod codec;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod prune;
 mod policy;
 mod once;
 #[cfg(feature = "conformance")]
@@ -68,7 +75,7 @@ mod error;
 mod text;
 mod time;
 
-pub use answer::{Ack, Change, Claim, Held, Void};
+pub use answer::{Ack, Change, Claim, Held, LeaseLost, Void};
 pub use ask::{Ask, Durability, Takeover};
 pub use error::StoreError;
 pub use fingerprint::{Fingerprint, FingerprintError};
@@ -80,6 +87,9 @@ pub use memory::{MemoryClock, MemoryStore};
 pub use once::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
 pub use outcome::{Outcome, OutcomeError};
 pub use policy::{AfterCrash, Policy, PolicyError};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
+pub use prune::{Pruner, Pruning, continuously_prune};
 pub use record::{Note, Owner, Phase, Record, State};
 pub use store::{Found, Prune, Store};
 pub use terms::{Terms, TermsError};

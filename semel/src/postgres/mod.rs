@@ -1,0 +1,249 @@
+//! Records in Postgres.
+
+mod options;
+mod batch;
+mod committer;
+mod statements;
+mod row;
+mod id;
+mod values;
+mod sql;
+mod migrate;
+mod operator;
+mod prune;
+mod side;
+mod transaction;
+mod session;
+mod errors;
+mod tls;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+pub use migrate::MigrationStatus;
+pub use options::PostgresOptions;
+pub use transaction::InTransaction;
+
+use crate::ask::Ask;
+use crate::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::batch::{Batcher, Lane};
+use crate::change::{Replace, Write};
+use crate::error::StoreError;
+use crate::inspect::{Page, Query, Stats};
+use crate::key::Key;
+use crate::record::Record;
+use crate::store::Prune;
+use crate::time::Timestamp;
+use committer::{Answer, Asked, Committer, Question, What};
+use id::Id;
+use operator::Operator;
+use prune::Sweeper;
+use session::Session;
+use sql::Schema;
+
+/// Records in Postgres: durable, fast by group commit, and in the user's own transaction where that is wanted.
+///
+/// Questions of all callers go through a queue to a few connections; what is queued when a connection is free is one batch,
+/// committed together. A key always goes through the same connection, so what is asked of it is done in order.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{Once, PostgresStore};
+///
+/// let store = PostgresStore::connect("postgres://app@localhost/app").await?;
+/// store.migrate().await?;
+/// let once = Once::new(store);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What it promises
+/// What is answered survives a crash of every process and of the server. It does not survive the loss of the disk, nor the
+/// promotion of an asynchronous standby. docs/postgres.md says more.
+///
+/// Clones share the queue and the connections.
+#[derive(Clone)]
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Arc<PostgresOptions>,
+    batchers: Vec<Batcher<Committer>>,
+    operator: Operator,
+    sweeper: Sweeper,
+    clock: Mutex<Option<(Timestamp, Instant)>>,
+}
+
+/// For how long the server's clock is told from the last time it was heard.
+const CLOCK_KEPT: Duration = Duration::from_secs(10);
+
+impl PostgresStore {
+    /// Connects to the database of a URL, with the default options; see [`PostgresOptions::new`].
+    ///
+    /// # Errors
+    /// Unavailable if the server cannot be reached, refused if it lets nobody in, or is too old.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        PostgresOptions::new(url)?.connect().await
+    }
+
+    async fn with_options(options: PostgresOptions) -> Result<Self, StoreError> {
+        let options = Arc::new(options);
+        let operator = Operator::new(Arc::clone(&options));
+        operator.reach().await?;
+        let batchers =
+            (0..options.connections).map(|_| Batcher::start(Committer::new(Arc::clone(&options)))).collect();
+        let sweeper = Sweeper::new(Arc::clone(&options));
+        let shared = Shared { options, batchers, operator, sweeper, clock: Mutex::new(None) };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at once.
+    ///
+    /// # Errors
+    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody else.
+    pub async fn migrate(&self) -> Result<u32, StoreError> {
+        let mut session = Session::for_operators(&self.shared.options).await?;
+        migrate::up(&mut session.client, self.schema()).await
+    }
+
+    /// Takes the schema back to a version, and says how many migrations that took. At 0, nothing is left of it.
+    ///
+    /// # Errors
+    /// Refused if there are migrations that this code does not know.
+    pub async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
+        let mut session = Session::for_operators(&self.shared.options).await?;
+        migrate::down(&mut session.client, self.schema(), to).await
+    }
+
+    /// Every migration that is known here or to the database, in order.
+    ///
+    /// # Errors
+    /// Unavailable if the server does not answer.
+    pub async fn migration_status(&self) -> Result<Vec<MigrationStatus>, StoreError> {
+        let session = Session::for_operators(&self.shared.options).await?;
+        migrate::status(&session.client, self.schema()).await
+    }
+
+    /// The whole schema as a script for psql, for those who run their own migrations.
+    pub fn print_migrations(&self) -> String {
+        migrate::print(self.schema())
+    }
+
+    /// Answers what is queued, takes nothing more, and closes the connections.
+    pub async fn close(&self) {
+        join_all(self.shared.batchers.iter().map(Batcher::close)).await;
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.shared.options.schema
+    }
+
+    /// Asks about one key, over the connection that the key belongs to.
+    async fn ask(&self, lane: Lane, asked: Asked) -> Result<Answer, StoreError> {
+        let id = Id::of(asked.key());
+        let batcher = &self.shared.batchers[id.share() % self.shared.batchers.len()];
+        batcher.ask(lane, Question { id, asked }).await?.answer().await
+    }
+
+    /// Asks about each item, and returns the answers in their order.
+    async fn ask_all<T>(
+        &self,
+        lane: Lane,
+        asked: impl Iterator<Item = Asked>,
+        answer: impl Fn(What) -> Option<T>,
+    ) -> Result<Answers<T>, StoreError> {
+        let asked: Vec<_> = asked.map(|asked| self.ask(lane, asked)).collect();
+        let mut latest = None;
+        let mut answers = Vec::with_capacity(asked.len());
+        for result in join_all(asked).await {
+            answers.push(result.and_then(|Answer { now, what }| {
+                latest = latest.max(Some(now));
+                answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
+            }));
+        }
+        if let Some(now) = latest {
+            *self.heard() = Some((now, Instant::now()));
+        }
+        let now = match latest {
+            Some(now) => now,
+            None => self.clock().await?,
+        };
+        Ok(Answers { now, items: answers })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Option<(Timestamp, Instant)>> {
+        // Nothing panics while the lock is held.
+        self.shared.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Backend for PostgresStore {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        let heard = *self.heard();
+        if let Some((now, at)) = heard.filter(|(_, at)| at.elapsed() < CLOCK_KEPT) {
+            return Ok(now.after(at.elapsed()));
+        }
+        let now = self.shared.operator.clock().await?;
+        *self.heard() = Some((now, Instant::now()));
+        Ok(now)
+    }
+
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
+        let asked = asks.iter().cloned().map(Asked::Open);
+        self.ask_all(Lane::Claim, asked, |what| match what {
+            What::Opened(opened) => Some(opened),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
+        let asked = items.iter().cloned().map(Asked::Replace);
+        self.ask_all(Lane::Claim, asked, |what| match what {
+            What::Replaced(replaced) => Some(replaced),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
+        let asked = items.iter().cloned().map(Asked::Write);
+        self.ask_all(Lane::Owner, asked, |what| match what {
+            What::Written(written) => Some(written),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
+        let asked = keys.iter().cloned().map(Asked::Read);
+        self.ask_all(Lane::Claim, asked, |what| match what {
+            What::Read(record) => Some(record.map(|record| *record)),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        self.shared.operator.scan(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.shared.operator.stats().await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        self.shared.sweeper.prune(prune).await
+    }
+}

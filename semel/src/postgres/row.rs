@@ -1,0 +1,143 @@
+//! A row as a record.
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use super::values::Moment;
+use crate::codec;
+use crate::error::StoreError;
+use crate::fingerprint::Fingerprint;
+use crate::intent::Intent;
+use crate::key::{Key, Scope};
+use crate::lease::{Fence, Token};
+use crate::outcome::Outcome;
+use crate::record::{Note, Owner, Record, State};
+use crate::time::Timestamp;
+
+/// The columns in which statements show records, in their order. Found by place: looking up two dozen names in each of
+/// hundred thousands of rows a second is work that shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Column {
+    Now,
+    Id,
+    Version,
+    Token,
+    Fence,
+    Attempt,
+    State,
+    Operation,
+    Resource,
+    Fingerprint,
+    FingerprintVersion,
+    Owner,
+    LeaseUntil,
+    HeartbeatAt,
+    CreatedAt,
+    UpdatedAt,
+    ExpiresAt,
+    FinishedAt,
+    NoteAt,
+    Note,
+    Status,
+    Subtype,
+    Headers,
+    Body,
+    Realm,
+    Principal,
+    Key,
+}
+
+/// The store's clock, which every statement shows first.
+pub(super) fn clock(row: &Row) -> Result<Timestamp, StoreError> {
+    get(row, Column::Now).map(|Moment(now)| now)
+}
+
+/// The id, in the rows that show a record.
+pub(super) fn id(row: &Row) -> Option<&[u8]> {
+    get(row, Column::Id).ok().flatten()
+}
+
+/// A value of a row. Its absence, or another type, means that the schema is not the one that this code was written for.
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: Column) -> Result<T, StoreError> {
+    row.try_get(column as usize)
+        .map_err(|e| StoreError::corrupt(format!("column {column:?} is not as expected")).with_source(e))
+}
+
+fn corrupt(what: &str, why: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::corrupt(format!("the stored {what} breaks a rule")).with_source(why)
+}
+
+/// The key of a row that was found by something else.
+pub(super) fn key(row: &Row) -> Result<Key, StoreError> {
+    let (principal, value) = (get(row, Column::Principal)?, get(row, Column::Key)?);
+    Scope::new(get(row, Column::Realm)?)
+        .and_then(|scope| scope.with_principal(principal))
+        .and_then(|scope| scope.key(value))
+        .map_err(|e| corrupt("key", e))
+}
+
+/// The record in a row, of a key that is known to whoever asked.
+pub(super) fn record(row: &Row, key: Key) -> Result<Record, StoreError> {
+    let moment = |column| get(row, column).map(|Moment(at)| at);
+    let note: Option<&str> = get(row, Column::Note)?;
+    Ok(Record {
+        key,
+        intent: intent(row)?,
+        state: state(row)?,
+        version: unsigned(row, Column::Version)?,
+        token: token(row)?,
+        fence: Fence::new(unsigned(row, Column::Fence)?),
+        attempt: get::<i32>(row, Column::Attempt)?.unsigned_abs(),
+        owner: Owner::new(get(row, Column::Owner)?),
+        lease_until: moment(Column::LeaseUntil)?,
+        heartbeat_at: moment(Column::HeartbeatAt)?,
+        created_at: moment(Column::CreatedAt)?,
+        updated_at: moment(Column::UpdatedAt)?,
+        expires_at: moment(Column::ExpiresAt)?,
+        note: note.map(|text| moment(Column::NoteAt).map(|at| Note::new(at, text))).transpose()?,
+    })
+}
+
+/// Fences and versions are positive; a constraint says so.
+pub(super) fn unsigned(row: &Row, column: Column) -> Result<u64, StoreError> {
+    get::<i64>(row, column).map(i64::unsigned_abs)
+}
+
+fn token(row: &Row) -> Result<Token, StoreError> {
+    get::<&[u8]>(row, Column::Token)?.try_into().map(Token::from_bytes).map_err(|e| corrupt("token", e))
+}
+
+fn intent(row: &Row) -> Result<Intent, StoreError> {
+    let version = get::<i16>(row, Column::FingerprintVersion)?;
+    let fingerprint =
+        Fingerprint::from_stored(version.try_into().unwrap_or(u8::MAX), get(row, Column::Fingerprint)?)
+            .map_err(|e| corrupt("fingerprint", e))?;
+    Intent::new(get(row, Column::Operation)?, get(row, Column::Resource)?, fingerprint)
+        .map_err(|e| corrupt("intent", e))
+}
+
+fn state(row: &Row) -> Result<State, StoreError> {
+    match get(row, Column::State)? {
+        "running" => Ok(State::Running),
+        "released" => Ok(State::Released),
+        "done" => {
+            let Moment(finished_at) = get(row, Column::FinishedAt)?;
+            Ok(State::Done { outcome: outcome(row)?, finished_at })
+        }
+        other => Err(StoreError::corrupt(format!("the state {other:?} is not known here"))),
+    }
+}
+
+fn outcome(row: &Row) -> Result<Outcome, StoreError> {
+    let status = get::<i16>(row, Column::Status)?.unsigned_abs();
+    let mut outcome = Outcome::new(status).map_err(|e| corrupt("status", e))?;
+    if let Some(subtype) = get(row, Column::Subtype)? {
+        outcome = outcome.with_subtype(subtype).map_err(|e| corrupt("subtype", e))?;
+    }
+    outcome = codec::decode(get(row, Column::Headers)?, outcome)?;
+    match get::<Option<&[u8]>>(row, Column::Body)? {
+        Some(body) => outcome.with_body(Bytes::copy_from_slice(body)).map_err(|e| corrupt("body", e)),
+        None => Ok(outcome.without_body()),
+    }
+}

@@ -1,0 +1,36 @@
+//! A connection beside those that commit batches, made when it is first needed.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::options::PostgresOptions;
+use super::session::Session;
+use crate::error::StoreError;
+
+pub(super) struct Side {
+    options: Arc<PostgresOptions>,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Side {
+    pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
+        Self { options, session: Mutex::new(None) }
+    }
+
+    /// The connection, or a new one if it is gone.
+    pub(super) async fn session(&self) -> Result<Arc<Session>, StoreError> {
+        let mut kept = self.session.lock().await;
+        if let Some(session) = kept.as_ref().filter(|session| !session.client.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        let session = Arc::new(Session::for_operators(&self.options).await?);
+        *kept = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// A statement for the schema.
+    pub(super) fn statement(&self, file: &str) -> String {
+        self.options.schema.statement(file)
+    }
+}

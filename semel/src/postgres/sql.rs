@@ -1,0 +1,73 @@
+//! The statements, for a schema.
+
+use std::fmt;
+
+use crate::error::StoreError;
+
+/// The name of a schema, in quotes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Schema {
+    name: String,
+    quoted: String,
+}
+
+impl Schema {
+    pub(super) const DEFAULT: &'static str = "semel";
+
+    /// Postgres cuts off longer names, and two that differ only behind the cut would be one.
+    const MAX_BYTES: usize = 63;
+
+    pub(super) fn new(name: &str) -> Result<Self, StoreError> {
+        if name.is_empty() || name.len() > Self::MAX_BYTES || name.contains('\0') || name.starts_with("pg_") {
+            return Err(StoreError::refused(format!(
+                "{name:?} is no name for a schema: 1 to {} bytes, no NUL, not beginning with pg_",
+                Self::MAX_BYTES
+            )));
+        }
+        Ok(Self { name: name.to_owned(), quoted: format!("\"{}\"", name.replace('"', "\"\"")) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A statement as it is in its file, with this schema in the place of `semel`, and without the header that explains it:
+    /// `pg_stat_activity` shows the first kilobyte, and that should be the statement.
+    pub(super) fn statement(&self, file: &str) -> String {
+        let mut lines = file.lines().skip_while(|line| line.starts_with("--"));
+        let text = lines.by_ref().collect::<Vec<_>>().join("\n");
+        self.script(&text)
+    }
+
+    /// A whole script with this schema in the place of `semel`.
+    pub(super) fn script(&self, file: &str) -> String {
+        file.replace("semel.", &format!("{self}."))
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.quoted)
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_quoted() {
+        let schema = Schema::new(r#"odd "name""#).unwrap();
+        let file = "-- Reads semel.records.\n--\n\nselect 1\nfrom semel.records";
+        assert_eq!(schema.statement(file), "\nselect 1\nfrom \"odd \"\"name\"\"\".records");
+        for bad in ["", "pg_semel", "a\0b", &"x".repeat(64)] {
+            assert!(Schema::new(bad).is_err(), "{bad}");
+        }
+    }
+}

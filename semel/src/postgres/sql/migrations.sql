@@ -1,0 +1,8 @@
+-- The book of the migrations: which steps were applied, in what form, and which code they need at least.
+create table if not exists semel.migrations (
+    version     integer     primary key check (version > 0),
+    name        text        not null,
+    checksum    bytea       not null check (octet_length(checksum) = 32),
+    needs       integer     not null,
+    applied_at  timestamptz not null default clock_timestamp()
+);

@@ -1,0 +1,20 @@
+-- Removes expired records from a range of the table's pages.
+--
+-- A row that somebody has locked is left for another time, and nobody waits for it. Whether a row goes is decided under its lock:
+-- a key that was claimed anew meanwhile stays. Reading pages in their order needs no index, and touches each page once.
+--
+-- $1 the first row address, $2 the one behind the last, $3 realm or null, $4 how many at most
+with
+over as materialized (
+    select ctid
+    from semel.records
+    where ctid >= $1::text::tid
+        and ctid < $2::text::tid
+        and expires_at <= now()
+        and (state <> 'running' or lease_until <= now())
+        and ($3::text is null or realm = $3)
+    limit $4::bigint
+    for update skip locked
+)
+delete from semel.records
+where ctid = any (array(select ctid from over))

@@ -1,0 +1,64 @@
+-- Writes as the owner: applied where token and fence match a running record. A void names no fence.
+--
+-- A row that somebody's open transaction has locked is left alone, and nobody waits for it. Time takes no part.
+--
+-- $1 ids, in order and without repeats, $2 tokens, $3 fences or null, $4 actions (renew, complete, release, abandon, void), $5 leases of
+-- renewals, $6 notes, $7 statuses, $8 subtypes, $9 headers, $10 bodies
+--
+-- One row at least: the clock, and the id of what was written.
+with
+clock as materialized (
+    select clock_timestamp() as now
+),
+owned as materialized (
+    select asked.*
+    from unnest(
+        $1::bytea[], $2::bytea[], $3::bigint[], $4::text[], $5::interval[],
+        $6::text[], $7::smallint[], $8::text[], $9::bytea[], $10::bytea[]
+    ) as asked(
+        id, token, fence, action, lease,
+        note, status, subtype, headers, body
+    )
+    join semel.records as record
+        on record.id = asked.id
+        and record.token = asked.token
+        and record.fence = coalesce(asked.fence, record.fence)
+        and record.state = 'running'
+    order by asked.id
+    for no key update of record skip locked
+),
+written as (
+    update semel.records as record
+    set version = record.version + 1,
+        updated_at = clock.now,
+        state = case owned.action
+            when 'complete' then 'done'
+            when 'release' then 'released'
+            when 'void' then 'released'
+            else record.state
+        end,
+        lease_until = case owned.action
+            when 'renew' then clock.now + owned.lease
+            when 'abandon' then clock.now
+            else record.lease_until
+        end,
+        heartbeat_at = case owned.action when 'renew' then clock.now else record.heartbeat_at end,
+        finished_at = case owned.action when 'complete' then clock.now end,
+        note_at = case owned.action when 'abandon' then clock.now else record.note_at end,
+        note = case owned.action when 'abandon' then owned.note else record.note end,
+        status = owned.status,
+        subtype = owned.subtype,
+        headers = owned.headers,
+        body = owned.body
+    from owned, clock
+    where record.id = owned.id
+        and record.token = owned.token
+        and record.fence = coalesce(owned.fence, record.fence)
+        and record.state = 'running'
+    returning record.id
+)
+select
+    clock.now,
+    written.id
+from clock
+left join written on true

@@ -1,0 +1,81 @@
+//! Pruning in the background.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::store::{Prune, Store};
+
+/// How the background prunes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruning {
+    /// What is removed at a time.
+    pub prune: Prune,
+    /// How long to pause when nothing is left to remove.
+    pub idle: Duration,
+    /// How long to pause between two calls that removed all they were asked to.
+    pub busy: Duration,
+}
+
+impl Default for Pruning {
+    fn default() -> Self {
+        Self { prune: Prune::default(), idle: Duration::from_secs(60), busy: Duration::from_millis(50) }
+    }
+}
+
+/// Pruning that goes on in the background until this is dropped or stopped.
+#[must_use = "dropping it ends the pruning"]
+pub struct Pruner {
+    task: JoinHandle<()>,
+    stop: DropGuard,
+}
+
+impl Pruner {
+    /// Ends the pruning; a call that is under way is waited for.
+    pub async fn stop(self) {
+        drop(self.stop);
+        // It ends by itself; whether it panicked is nobody's business any more.
+        let _ = self.task.await;
+    }
+}
+
+/// Removes expired records in the background, for as long as the answer is kept.
+///
+/// A store that fails is tried again, after pauses that grow to the idle one; each failure is logged. Several processes may
+/// prune one store.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use semel::{MemoryStore, Pruning, continuously_prune};
+///
+/// let store = MemoryStore::new();
+/// let pruner = continuously_prune(store, Pruning::default());
+/// // …
+/// pruner.stop().await;
+/// # }
+/// ```
+pub fn continuously_prune(store: impl Store, pruning: Pruning) -> Pruner {
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let task = tokio::spawn(async move {
+        let mut failures = 0_u32;
+        while !stopped.is_cancelled() {
+            let pause = match store.prune(&pruning.prune).await {
+                Ok(removed) => {
+                    failures = 0;
+                    if removed >= u64::from(pruning.prune.limit) { pruning.busy } else { pruning.idle }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, store = store.name(), "pruning failed; it goes on");
+                    failures = failures.saturating_add(1);
+                    pruning.busy.saturating_mul(1 << failures.min(16)).min(pruning.idle)
+                }
+            };
+            let _ = stopped.run_until_cancelled(sleep(pause)).await;
+        }
+    });
+    Pruner { task, stop: stop.drop_guard() }
+}

@@ -1,0 +1,5 @@
+//! The store on a real Postgres.
+
+mod place;
+
+mod contract;

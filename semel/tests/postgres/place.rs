@@ -1,0 +1,74 @@
+//! A schema of its own for each test, on the server that `cargo xtask test` starts.
+
+use std::time::Duration;
+
+use semel::{
+    Ask, Claim, Durability, Intent, Key, Lease, Owner, PostgresOptions, PostgresStore, Store, Takeover, Terms, Token,
+};
+use tokio_postgres::{Client, NoTls};
+
+/// A schema, and the server it is on.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) schema: String,
+}
+
+impl Place {
+    /// On the server that all tests share.
+    pub(crate) fn shared() -> Self {
+        let variable = "SEMEL_TEST_POSTGRES_URL";
+        let url = std::env::var(variable)
+            .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"));
+        Self::on(url)
+    }
+
+    /// On this server.
+    pub(crate) fn on(url: String) -> Self {
+        // A name that only works in quotes, so that a statement without them fails.
+        Self { url, schema: format!("Test \"{}\"", Token::random()) }
+    }
+
+    pub(crate) fn options(&self) -> PostgresOptions {
+        PostgresOptions::new(&self.url).unwrap().with_schema(&self.schema).unwrap()
+    }
+
+    /// A store with connections of its own, as another process would have.
+    pub(crate) async fn store(&self) -> PostgresStore {
+        let store = self.options().connect().await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+
+    /// A plain connection, as a user would have.
+    pub(crate) async fn client(&self) -> Client {
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&format!("set search_path = {}", self.quoted())).await.unwrap();
+        client
+    }
+
+    pub(crate) fn quoted(&self) -> String {
+        format!("\"{}\"", self.schema.replace('"', "\"\""))
+    }
+}
+
+/// A claim of this key by somebody new.
+pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
+    Ask {
+        key: Key::new("tests", name).unwrap(),
+        intent: Intent::of("charge", "", &1).unwrap(),
+        token: Token::random(),
+        owner: Owner::new("tests"),
+        terms: Terms::DEFAULT,
+        takeover: Takeover::Never,
+        durability: Durability::Full,
+        not_after: store.now().await.unwrap().after(Duration::from_secs(600)),
+    }
+}
+
+pub(crate) async fn granted(store: &impl Store, ask: &Ask) -> Lease {
+    match store.claim(ask).await.unwrap() {
+        Claim::Granted(lease) => lease,
+        other => panic!("not granted: {other:?}"),
+    }
+}
