@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::step::{Steps, cargo, cargo_has, say};
 
 /// Runs the checks up to the first that fails.
-pub(crate) fn all(steps: &mut Steps) -> Result<()> {
+pub fn all(steps: &mut Steps) -> Result<()> {
     steps.run("format", &mut cargo(["fmt", "--all", "--check"]))?;
     let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     steps.run("lint", &mut cargo(lint))?;

@@ -2,7 +2,11 @@
 # whatever way, kill -9 included. Then it stops them and removes the folder.
 #
 # Environment: POSTGRES_FOLDER and REDIS_FOLDER hold the executables, and are unset for a server that is not
-# wanted; POSTGRES_LIBRARIES and REDIS_LIBRARIES are the LD_LIBRARY_PATH of each.
+# wanted; POSTGRES_LIBRARIES and REDIS_LIBRARIES are the LD_LIBRARY_PATH of each. POSTGRES_SETTINGS are more
+# arguments of Postgres, one a line.
+#
+# Input, while they run: `crash` stops Postgres without a chance to tidy up, `start` starts it again; both are
+# answered by a line `ready FOLDER`.
 #
 # Output: first `ready FOLDER` or why not, then what went wrong until the end, if anything.
 
@@ -72,26 +76,47 @@ if [ -n "${REDIS_FOLDER:-}" ]; then
         >"$folder/redis.log" 2>&1 &
     redis=$!
 fi
+start_postgres() {
+    # One argument a line, as values may hold spaces.
+    set -f
+    old_ifs=$IFS
+    IFS='
+'
+    set -- ${POSTGRES_SETTINGS:-}
+    IFS=$old_ifs
+    set +f
+    LD_LIBRARY_PATH=$POSTGRES_LIBRARIES "$POSTGRES_FOLDER/postgres" -D "$folder/data" -k "$folder" -p 5432 \
+        -c listen_addresses= -c max_connections=200 -c fsync=on "$@" \
+        >>"$folder/postgres.log" 2>&1 &
+    postgres=$!
+    # The server notes its state in this file; pg_ctl waits for the same word.
+    await postgres "$postgres" grep -qs ^ready "$folder/data/postmaster.pid"
+}
+
 if [ -n "${POSTGRES_FOLDER:-}" ]; then
-    export LD_LIBRARY_PATH="$POSTGRES_LIBRARIES"
     # A crash of the machine may cost the new database: only what tests write has to be safe on disk.
-    "$POSTGRES_FOLDER/initdb" --pgdata "$folder/data" --username postgres --auth trust \
+    LD_LIBRARY_PATH=$POSTGRES_LIBRARIES "$POSTGRES_FOLDER/initdb" --pgdata "$folder/data" --username postgres --auth trust \
         --encoding UTF8 --locale C --no-sync >"$folder/initdb.log" 2>&1 || {
         report initdb 'could not create a database'
         exit 1
     }
-    "$POSTGRES_FOLDER/postgres" -D "$folder/data" -k "$folder" -p 5432 \
-        -c listen_addresses= -c max_connections=200 -c fsync=on \
-        >"$folder/postgres.log" 2>&1 &
-    postgres=$!
-    unset LD_LIBRARY_PATH
-    # The server notes its state in this file; pg_ctl waits for the same word.
-    await postgres "$postgres" grep -qs ^ready "$folder/data/postmaster.pid"
+    start_postgres
 fi
 [ -z "$redis" ] || await redis "$redis" test -S "$folder/redis.sock"
 
 echo "ready $folder"
-read -r line
+while read -r order; do
+    case $order in
+    crash)
+        kill -s QUIT "$postgres"
+        wait "$postgres"
+        # What it left would be taken for the word of the next one.
+        rm -f "$folder/data/postmaster.pid"
+        ;;
+    start) start_postgres ;;
+    esac
+    echo "ready $folder"
+done
 
 [ -z "$postgres" ] || runs "$postgres" || report postgres 'ended before the tests did'
 [ -z "$redis" ] || runs "$redis" || report redis 'ended before the tests did'

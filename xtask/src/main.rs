@@ -1,25 +1,12 @@
 //! Everything that is run on this workspace besides `cargo build`: `cargo xtask --help` lists it.
 
-mod step;
-
-mod checks;
-mod tests;
-
-mod servers;
-
-mod find;
-mod postgres;
-mod redis;
-
-mod account;
-mod debian;
-
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use step::{Steps, say};
+use xtask::step::{Steps, say};
+use xtask::{checks, tests};
 
 /// Runs the tests and checks of this workspace.
 #[derive(Parser)]

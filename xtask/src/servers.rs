@@ -1,7 +1,7 @@
-//! The servers that tests need, from the start to the end of the run.
+//! Servers for tests and benchmarks, from the start to the end of the run.
 
 use std::env;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::redis::REDIS;
 use crate::step::say;
 
 /// Servers that run until this is dropped, or the process ends.
-pub(crate) struct Servers {
+pub struct Servers {
     guardian: Option<Guardian>,
     urls: Vec<(&'static str, String)>,
 }
@@ -23,42 +23,84 @@ pub(crate) struct Servers {
 impl Servers {
     /// Starts the servers for which the environment holds no URL.
     pub(crate) fn start() -> Result<Self> {
-        let account = Account::detect()?;
         let mut wanted = Vec::new();
         for kind in [&POSTGRES, &REDIS] {
-            let Kind { name, variable, .. } = kind;
-            if env::var_os(variable).is_some_and(|url| !url.is_empty()) {
-                say(format_args!("{name} from {variable}"));
-                continue;
+            if env::var_os(kind.variable).is_some_and(|url| !url.is_empty()) {
+                say(format_args!("{} from {}", kind.name, kind.variable));
+            } else {
+                wanted.push(kind);
             }
-            let found = find(kind, &account)?;
-            say(format_args!("{name} {found}"));
-            wanted.push((kind, found));
         }
         if wanted.is_empty() {
             return Ok(Self { guardian: None, urls: Vec::new() });
         }
-
         let started = Instant::now();
+        let servers = Self::of(&wanted, &[], |found| say(found))?;
+        let names: Vec<&str> = wanted.iter().map(|kind| kind.name).collect();
+        let took = started.elapsed().as_secs_f64();
+        say(format_args!("started {} in {} ({took:.1} s)", names.join(" and "), servers.folder()));
+        Ok(servers)
+    }
+
+    /// Starts a Postgres of one's own, with these settings, such as `max_connections=10`.
+    ///
+    /// # Errors
+    /// If there is none, or it does not start.
+    pub fn postgres(settings: &[&str]) -> Result<Self> {
+        Self::of(&[&POSTGRES], settings, |_| {})
+    }
+
+    fn of(wanted: &[&Kind], settings: &[&str], found_one: impl Fn(&str)) -> Result<Self> {
+        let account = Account::detect()?;
         // The shell finds its arguments in the environment, as that takes any path as it is.
         let mut shell = account.command("sh");
         shell.args(["-c", include_str!("guardian.sh"), "xtask"]);
-        for (kind, found) in &wanted {
+        for kind in wanted {
+            let found = find(kind, &account)?;
+            found_one(&format!("{} {found}", kind.name));
             let name = kind.name.to_uppercase();
             shell
                 .env(format!("{name}_FOLDER"), &found.folder)
                 .env(format!("{name}_LIBRARIES"), &found.libraries);
         }
+        let settings: Vec<String> = settings.iter().map(|setting| format!("-c\n{setting}")).collect();
+        shell.env("POSTGRES_SETTINGS", settings.join("\n"));
         // Ctrl-C reaches the whole group of the terminal; the guardian has to outlive it.
         shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let shell = shell.spawn().context("could not run `sh` to start the servers")?;
-        let (guardian, folder) = Guardian::ready(shell)?;
-
-        let names: Vec<&str> = wanted.iter().map(|(kind, _)| kind.name).collect();
-        let took = started.elapsed().as_secs_f64();
-        say(format_args!("started {} in {folder} ({took:.1} s)", names.join(" and ")));
-        let urls = wanted.iter().map(|(kind, _)| (kind.variable, (kind.url)(&folder))).collect();
+        let guardian = Guardian::ready(shell)?;
+        let urls = wanted.iter().map(|kind| (kind.variable, (kind.url)(&guardian.folder))).collect();
         Ok(Self { guardian: Some(guardian), urls })
+    }
+
+    /// The URL of the one server that was started.
+    pub fn url(&self) -> &str {
+        self.urls.first().map_or("", |(_, url)| url)
+    }
+
+    /// The folder of the servers' sockets and data.
+    pub fn folder(&self) -> &str {
+        self.guardian.as_ref().map_or("", |guardian| &guardian.folder)
+    }
+
+    /// Stops Postgres at once, as a crash would.
+    ///
+    /// # Errors
+    /// If it was not running.
+    pub fn crash(&mut self) -> Result<()> {
+        self.order("crash")
+    }
+
+    /// Starts Postgres again after a crash; it has recovered when this returns.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start_again(&mut self) -> Result<()> {
+        self.order("start")
+    }
+
+    fn order(&mut self, order: &str) -> Result<()> {
+        self.guardian.as_mut().context("there is no server of one's own")?.order(order)
     }
 
     /// The variables by which tests find the servers that were started.
@@ -84,20 +126,34 @@ impl Servers {
 struct Guardian {
     shell: Child,
     output: BufReader<ChildStdout>,
+    folder: String,
 }
 
 impl Guardian {
-    /// Waits until the servers are up, and returns the folder they are in.
-    fn ready(mut shell: Child) -> Result<(Self, String)> {
+    /// Waits until the servers are up.
+    fn ready(mut shell: Child) -> Result<Self> {
         let output = shell.stdout.take().context("the guardian of the servers has no output")?;
-        let mut guardian = Self { shell, output: BufReader::new(output) };
+        let mut guardian = Self { shell, output: BufReader::new(output), folder: String::new() };
+        guardian.await_ready()?;
+        Ok(guardian)
+    }
+
+    fn await_ready(&mut self) -> Result<()> {
         let mut line = String::new();
-        guardian.output.read_line(&mut line).context("could not read from the guardian of the servers")?;
+        self.output.read_line(&mut line).context("could not read from the guardian of the servers")?;
         if let Some(folder) = line.strip_prefix("ready ") {
-            return Ok((guardian, folder.trim_end().to_owned()));
+            self.folder = folder.trim_end().to_owned();
+            return Ok(());
         }
-        let rest = guardian.end()?;
+        let rest = self.end()?;
         bail!("could not start the servers: {}", format!("{line}{rest}").trim())
+    }
+
+    fn order(&mut self, order: &str) -> Result<()> {
+        let pipe =
+            self.shell.stdin.as_mut().context("the guardian of the servers takes no orders any more")?;
+        writeln!(pipe, "{order}").context("could not write to the guardian of the servers")?;
+        self.await_ready()
     }
 
     /// Ends the servers, and returns what their guardian had to say since they were up.

@@ -13,11 +13,11 @@ use anyhow::{Context, Result, bail};
 
 /// The steps so far, with the time each took.
 #[derive(Default)]
-pub(crate) struct Steps(Vec<(String, Duration, bool)>);
+pub struct Steps(Vec<(String, Duration, bool)>);
 
 impl Steps {
     /// Runs a command with its output on the terminal. Anything but success is an error.
-    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
+    pub fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
         let line = command_line(command);
         say(format_args!("{name}: {line}"));
         self.time(name, || {
@@ -34,7 +34,7 @@ impl Steps {
     }
 
     /// Notes how long `work` takes, and whether it succeeds, under the name of a step.
-    pub(crate) fn time<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn time<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let started = Instant::now();
         let outcome = work();
         self.0.push((name.to_owned(), started.elapsed(), outcome.is_ok()));
@@ -42,7 +42,7 @@ impl Steps {
     }
 
     /// Says how long each step took.
-    pub(crate) fn summary(&self) {
+    pub fn summary(&self) {
         for (name, took, succeeded) in &self.0 {
             let mark = if *succeeded { "" } else { "  failed" };
             say(format_args!("{:>8.1} s  {name}{mark}", took.as_secs_f64()));
@@ -91,7 +91,7 @@ impl Leash {
 }
 
 /// Prints a line of progress. A closed standard error is no reason to stop.
-pub(crate) fn say(message: impl Display) {
+pub fn say(message: impl Display) {
     let _ = writeln!(io::stderr(), "xtask: {message}");
 }
 

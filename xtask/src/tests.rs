@@ -8,7 +8,7 @@ use crate::servers::Servers;
 use crate::step::{Steps, cargo, cargo_has, say};
 
 /// Runs all tests, then the doc tests, with servers around them.
-pub(crate) fn all(steps: &mut Steps, args: &[OsString]) -> Result<()> {
+pub fn all(steps: &mut Steps, args: &[OsString]) -> Result<()> {
     let servers = steps.time("servers", Servers::start)?;
     let outcome = with(steps, &servers, args);
     let stopped = servers.stop();
@@ -37,7 +37,7 @@ fn with(steps: &mut Steps, servers: &Servers, args: &[OsString]) -> Result<()> {
 }
 
 /// Searches every configuration of the model, optimised.
-pub(crate) fn model(steps: &mut Steps, filter: Option<OsString>) -> Result<()> {
+pub fn model(steps: &mut Steps, filter: Option<OsString>) -> Result<()> {
     let mut search = cargo(["test", "--release", "--package", "semel", "--all-features", "--test", "model"]);
     search.args(["--", "--nocapture"]).args(filter).env("SEMEL_MODEL", "all");
     steps.run("model", &mut search)

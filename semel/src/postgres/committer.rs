@@ -25,6 +25,7 @@ pub(super) struct Question {
     pub(super) asked: Asked,
 }
 
+#[derive(Clone)]
 pub(super) enum Asked {
     Open(Ask),
     Replace(Replace),
@@ -39,6 +40,17 @@ impl Asked {
             Self::Replace(item) => &item.key,
             Self::Write(item) => &item.key,
             Self::Read(key) => key,
+        }
+    }
+
+    /// Whether it was not applied only because somebody had locked the row.
+    pub(super) fn met_a_lock(&self, what: &What) -> bool {
+        match (self, what) {
+            (Self::Replace(_), What::Replaced(replaced)) => *replaced == Replaced::Locked,
+            (Self::Write(item), What::Written(Written::Unapplied(Some(record)))) => {
+                record.is_owned_by(item.token, item.action.fence().unwrap_or(record.fence))
+            }
+            _ => false,
         }
     }
 }

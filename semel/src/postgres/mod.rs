@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 pub use migrate::MigrationStatus;
 pub use options::PostgresOptions;
@@ -79,6 +79,10 @@ struct Shared {
     sweeper: Sweeper,
     clock: Mutex<Option<(Timestamp, Instant)>>,
 }
+
+/// How long to pause before looking again at a row that somebody has locked.
+const LOCK_PAUSES: [Duration; 3] =
+    [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30)];
 
 /// For how long the server's clock is told from the last time it was heard.
 const CLOCK_KEPT: Duration = Duration::from_secs(10);
@@ -144,11 +148,20 @@ impl PostgresStore {
         &self.shared.options.schema
     }
 
-    /// Asks about one key, over the connection that the key belongs to.
+    /// Asks about one key, over the connection that the key belongs to. If the row is locked, it looks again a few times: other
+    /// processes lock rows for a moment, users for as long as they like.
     async fn ask(&self, lane: Lane, asked: Asked) -> Result<Answer, StoreError> {
         let id = Id::of(asked.key());
         let batcher = &self.shared.batchers[id.share() % self.shared.batchers.len()];
-        batcher.ask(lane, Question { id, asked }).await?.answer().await
+        let mut pauses = LOCK_PAUSES.iter();
+        loop {
+            let question = Question { id, asked: asked.clone() };
+            let answer = batcher.ask(lane, question).await?.answer().await?;
+            match pauses.next() {
+                Some(pause) if asked.met_a_lock(&answer.what) => sleep(*pause).await,
+                _ => return Ok(answer),
+            }
+        }
     }
 
     /// Asks about each item, and returns the answers in their order.

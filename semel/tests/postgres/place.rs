@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use semel::{
-    Ask, Claim, Durability, Intent, Key, Lease, Owner, PostgresOptions, PostgresStore, Store, Takeover, Terms, Token,
+    Ask, Claim, Durability, Intent, Key, Lease, Owner, PostgresOptions, PostgresStore, Store, Takeover,
+    Terms, Token,
 };
 use tokio_postgres::{Client, NoTls};
 
