@@ -1,13 +1,18 @@
 //! Group commit: what is queued when the connection is free goes out together.
 //!
 //! There is no timer. A caller alone gets a batch of one at once; while that is under way others queue up, and become
-//! the next batch. The cost of a commit is shared by all who wait for it.
+//! the next batch. The cost of a commit is shared by all who wait for it. A second connection takes part only when there is
+//! enough for two: two small batches cost more than a large one.
+//!
+//! What is asked of one key is done in the order it was asked, over whichever connection: a key that is part of a batch
+//! under way waits for its end, even if the batch was lost and nobody knows yet whether it was applied.
 //!
 //! Callers hold nothing but the receiving end of an answer. One that goes away before its question was sent takes it
 //! along; one that goes away later interrupts nothing.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::future::Future;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +26,9 @@ use crate::error::StoreError;
 const MAX_BATCH: usize = 512;
 /// How many bytes go out together, unless a single question has more.
 const MAX_BATCH_BYTES: usize = 8 << 20;
+/// How many questions have to wait for another connection to take part: if they are likely to write, and if not.
+const WRITES_TO_SHARE: usize = 96;
+const READS_TO_SHARE: usize = 8;
 /// How many questions may wait or be under way in each lane.
 const LANE_ROOM: usize = 4_096;
 /// For how long a question may wait for room.
@@ -38,6 +46,14 @@ pub(crate) trait Committer: Send + 'static {
     type Question: Send + Sync + 'static;
     /// What is answered.
     type Answer: Send + 'static;
+    /// Whom a question is about. Questions about the same are answered in order.
+    type Subject: Hash + Eq + Copy + Send + Sync + 'static;
+
+    /// Whom a question is about.
+    fn subject(question: &Self::Question) -> Self::Subject;
+
+    /// Whether batches of late wrote next to nothing, as when most claims are repeats.
+    fn reads_mostly(&self) -> bool;
 
     /// Makes sure that there is a connection. When it is there, nothing that was sent before can be applied any more
     /// unless it already is, so that sending it again leaves no stray copy.
@@ -77,10 +93,10 @@ pub(crate) enum Lane {
     Claim,
 }
 
-/// A queue and the task that empties it into a committer.
+/// A queue, and the tasks that empty it into committers.
 pub(crate) struct Batcher<C: Committer> {
     queue: Arc<Queue<C>>,
-    task: TaskTracker,
+    tasks: TaskTracker,
 }
 
 struct Queue<C: Committer> {
@@ -93,7 +109,23 @@ struct Queue<C: Committer> {
 struct Lanes<C: Committer> {
     owners: VecDeque<Job<C>>,
     claims: VecDeque<Job<C>>,
+    /// Those whose questions are under way.
+    busy: HashSet<C::Subject>,
+    /// How many committers are at work, and how many questions have to wait for another.
+    at_work: usize,
+    enough: usize,
+    /// How many committers there are, and how many of them have lost a batch and not found back yet.
+    committers: usize,
+    recovering: usize,
     closed: bool,
+}
+
+/// What became of the questions of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    Settled,
+    /// The connection was lost, and something may still be applied.
+    PerhapsApplied,
 }
 
 struct Job<C: Committer> {
@@ -102,20 +134,38 @@ struct Job<C: Committer> {
     _room: OwnedSemaphorePermit,
 }
 
+impl<C: Committer> Job<C> {
+    fn answer(self, answer: Result<C::Answer, StoreError>) {
+        // Whoever went away does not want to know.
+        let _ = self.reply.send(answer);
+    }
+}
+
 impl<C: Committer> Batcher<C> {
-    /// Starts the task.
-    pub(crate) fn start(committer: C) -> Self {
+    /// Starts a task for each committer.
+    pub(crate) fn start(committers: Vec<C>) -> Self {
         let queue = Arc::new(Queue {
-            lanes: Mutex::new(Lanes { owners: VecDeque::new(), claims: VecDeque::new(), closed: false }),
+            lanes: Mutex::new(Lanes {
+                owners: VecDeque::new(),
+                claims: VecDeque::new(),
+                busy: HashSet::new(),
+                at_work: 0,
+                enough: WRITES_TO_SHARE,
+                committers: committers.len(),
+                recovering: 0,
+                closed: false,
+            }),
             filled: Notify::new(),
             owner_room: Arc::new(Semaphore::new(LANE_ROOM)),
             claim_room: Arc::new(Semaphore::new(LANE_ROOM)),
         });
-        let task = TaskTracker::new();
-        let worker = Worker { queue: Arc::clone(&queue), committer, failures: 0, rested: None };
-        task.spawn(worker.run());
-        task.close();
-        Self { queue, task }
+        let tasks = TaskTracker::new();
+        for committer in committers {
+            let worker = Worker { queue: Arc::clone(&queue), committer, failures: 0, rested: None };
+            tasks.spawn(worker.run());
+        }
+        tasks.close();
+        Self { queue, tasks }
     }
 
     /// Puts a question into the queue; the answer comes later.
@@ -145,15 +195,18 @@ impl<C: Committer> Batcher<C> {
             Lane::Claim => &mut lanes.claims,
         };
         waiting.push_back(Job { question, reply, _room: room });
+        let worth_it = lanes.is_worth_another();
         drop(lanes);
-        self.queue.filled.notify_one();
+        if worth_it {
+            self.queue.filled.notify_one();
+        }
         Ok(Pending { answer })
     }
 
     /// Takes no more questions, answers those that wait, and ends.
     pub(crate) async fn close(&self) {
         self.queue.close();
-        self.task.wait().await;
+        self.tasks.wait().await;
     }
 }
 
@@ -188,7 +241,7 @@ impl<C: Committer> Queue<C> {
 
     fn close(&self) {
         self.lanes().closed = true;
-        self.filled.notify_one();
+        self.filled.notify_waiters();
     }
 
     /// What is queued, owners first; `None` when the queue is closed and empty.
@@ -199,27 +252,85 @@ impl<C: Committer> Queue<C> {
                 let mut lanes = self.lanes();
                 let jobs = lanes.take();
                 if !jobs.is_empty() {
+                    lanes.at_work += 1;
+                    lanes.busy.extend(jobs.iter().map(|job| C::subject(&job.question)));
                     return Some(jobs);
                 }
-                if lanes.closed {
+                if lanes.closed && lanes.waiting() == 0 {
                     return None;
                 }
             }
             filled.await;
         }
     }
+
+    /// A batch is over: those it was about can be asked again.
+    fn release(&self, subjects: &[C::Subject], reads_mostly: bool) {
+        let mut lanes = self.lanes();
+        lanes.enough = if reads_mostly { READS_TO_SHARE } else { WRITES_TO_SHARE };
+        for subject in subjects {
+            lanes.busy.remove(subject);
+        }
+        if lanes.closed {
+            // Others may wait for just these.
+            self.filled.notify_waiters();
+        }
+    }
+
+    /// Refuses what waits for subjects of a lost batch; and everything if no committer has a connection. Says whether the queue
+    /// is closed, so that there is no use in going on.
+    fn refuse(&self, subjects: &[C::Subject], why: &StoreError) -> bool {
+        let mut lanes = self.lanes();
+        let everything = lanes.recovering == lanes.committers;
+        let mut refused = Vec::new();
+        let Lanes { owners, claims, .. } = &mut *lanes;
+        for lane in [owners, claims] {
+            let (out, kept) = std::mem::take(lane)
+                .into_iter()
+                .partition(|job| everything || subjects.contains(&C::subject(&job.question)));
+            *lane = kept;
+            refused.extend::<VecDeque<_>>(out);
+        }
+        let closed = lanes.closed;
+        drop(lanes);
+        let error =
+            StoreError::unavailable("an earlier question is not settled yet").with_source(why.clone());
+        refused.into_iter().for_each(|job| job.answer(Err(error.clone())));
+        closed
+    }
 }
 
 impl<C: Committer> Lanes<C> {
+    fn waiting(&self) -> usize {
+        self.owners.len() + self.claims.len()
+    }
+
+    /// Whether another committer should take part.
+    fn is_worth_another(&self) -> bool {
+        self.at_work == 0 || self.waiting() >= self.enough
+    }
+
+    /// As many questions as may go together, about nobody who is busy.
     fn take(&mut self) -> Vec<Job<C>> {
-        let mut jobs = Vec::with_capacity((self.owners.len() + self.claims.len()).min(MAX_BATCH));
+        if !self.is_worth_another() && !self.closed {
+            return Vec::new();
+        }
+        let mut jobs = Vec::with_capacity(self.waiting().min(MAX_BATCH));
         let mut bytes = 0;
-        while jobs.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
-            let Some(job) = self.owners.pop_front().or_else(|| self.claims.pop_front()) else {
-                break;
-            };
-            bytes += C::weight(&job.question);
-            jobs.push(job);
+        let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
+        for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
+            while jobs.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
+                let Some(job) = lane.pop_front() else { break };
+                if self.busy.contains(&C::subject(&job.question)) {
+                    left.push_back(job);
+                } else {
+                    bytes += C::weight(&job.question);
+                    jobs.push(job);
+                }
+            }
+            while let Some(job) = left.pop_back() {
+                lane.push_front(job);
+            }
         }
         jobs
     }
@@ -237,32 +348,61 @@ struct Worker<C: Committer> {
 impl<C: Committer> Worker<C> {
     async fn run(mut self) {
         while let Some(jobs) = self.queue.next().await {
-            let (apart, together): (Vec<_>, Vec<_>) =
-                jobs.into_iter().partition(|job| C::is_apart(&job.question));
-            let mut parts = vec![apart, together];
-            while let Some(mut jobs) = parts.pop() {
-                jobs.retain(|job| !job.reply.is_closed());
-                if jobs.is_empty() {
-                    continue;
+            let subjects: Vec<C::Subject> = jobs.iter().map(|job| C::subject(&job.question)).collect();
+            let outcome = self.serve(jobs).await;
+            self.queue.lanes().at_work -= 1;
+            if outcome == Served::PerhapsApplied {
+                self.recover(&subjects).await;
+            }
+            self.queue.release(&subjects, self.committer.reads_mostly());
+        }
+    }
+
+    /// Answers these questions, in as many batches as it takes.
+    async fn serve(&mut self, jobs: Vec<Job<C>>) -> Served {
+        let mut served = Served::Settled;
+        let (apart, together): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| C::is_apart(&job.question));
+        let mut parts = vec![apart, together];
+        while let Some(mut jobs) = parts.pop() {
+            jobs.retain(|job| !job.reply.is_closed());
+            if jobs.is_empty() {
+                continue;
+            }
+            match self.send(&jobs).await {
+                Ok(answers) => {
+                    for (job, answer) in jobs.into_iter().zip(answers) {
+                        job.answer(answer);
+                    }
                 }
-                match self.send(&jobs).await {
-                    Ok(answers) => {
-                        for (job, answer) in jobs.into_iter().zip(answers) {
-                            let _gone = job.reply.send(answer);
-                        }
+                Err(Failed::Refused(_)) if jobs.len() > 1 => {
+                    let rest = jobs.split_off(jobs.len() / 2);
+                    parts.extend([rest, jobs]);
+                }
+                Err(failed) => {
+                    if matches!(failed, Failed::Lost(_)) {
+                        served = Served::PerhapsApplied;
                     }
-                    Err(Failed::Refused(_)) if jobs.len() > 1 => {
-                        let rest = jobs.split_off(jobs.len() / 2);
-                        parts.extend([rest, jobs]);
-                    }
-                    Err(Failed::Refused(error) | Failed::Again(error) | Failed::Lost(error)) => {
-                        for job in jobs {
-                            let _gone = job.reply.send(Err(error.clone()));
-                        }
-                    }
+                    let (Failed::Refused(error) | Failed::Again(error) | Failed::Lost(error)) = failed;
+                    jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
                 }
             }
         }
+        served
+    }
+
+    /// Goes on until nothing that was sent can be applied any more. Until then, whom it was about cannot be asked.
+    async fn recover(&mut self, subjects: &[C::Subject]) {
+        self.queue.lanes().recovering += 1;
+        loop {
+            self.rest().await;
+            let Err(error) = self.committer.connect().await else { break };
+            self.pause();
+            if self.queue.refuse(subjects, &error) {
+                break;
+            }
+        }
+        self.queue.lanes().recovering -= 1;
     }
 
     /// Sends a batch until it is answered or refused, or the patience ends. Once it may have been applied, only an
@@ -275,9 +415,7 @@ impl<C: Committer> Worker<C> {
         let mut lost = false;
         let mut tried = 0;
         loop {
-            if let Some(rested) = self.rested.take() {
-                sleep_until(rested).await;
-            }
+            self.rest().await;
             let failed = match self.committer.connect().await {
                 Ok(()) => match self.committer.commit(&questions).await {
                     Ok(answers) => {
@@ -309,6 +447,13 @@ impl<C: Committer> Worker<C> {
                     Failed::Again(error)
                 });
             }
+        }
+    }
+
+    /// Waits until the pause after the last failure is over.
+    async fn rest(&mut self) {
+        if let Some(rested) = self.rested.take() {
+            sleep_until(rested).await;
         }
     }
 

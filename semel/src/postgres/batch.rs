@@ -1,21 +1,23 @@
 //! A batch as statements.
 //!
-//! Owners' writes come first, then replaces, opens and reads, each as one statement over all of its items. A statement that
+//! Owners' writes come first, then replaces, new records and reads, each as one statement over all of its items. One statement that
 //! changes something commits by itself; several go into one transaction. All are sent without waiting for each other.
+//!
+//! What was not applied is looked at afterwards, in one more statement: why not is to be seen in the record.
 
 use futures_util::TryStreamExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{self, BoxFuture, join_all};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::committer::{Answer, Asked, Question, Ready, What};
+use super::committer::{Answer, Asked, Question, What};
 use super::id::Id;
-use super::row::{self, Column as Place};
-use super::statements::{self, Column};
+use super::row;
+use super::statements::{self, Column, Statements};
 use super::values::Moment;
 use crate::ask::{Ask, Durability};
 use crate::backend::{Opened, Replaced, Written};
-use crate::change::{Replace, Write};
+use crate::change::{Action, Replace, Write};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::lease::Fence;
@@ -33,13 +35,33 @@ struct Round<'a, I> {
 type Questions<'a, I> = Vec<(Id, &'a I, usize)>;
 
 pub(super) struct Batch<'a> {
+    completes: Vec<Round<'a, Write>>,
     writes: Vec<Round<'a, Write>>,
     replaces: Vec<Round<'a, Replace>>,
     opens: Round<'a, Ask>,
-    /// Further claims of keys that the batch opens already: each with the claim that goes first.
-    repeats: Vec<(usize, &'a Ask, Id)>,
+    /// Further claims of keys that the batch opens already: place, claim, and which of the opens goes first.
+    repeats: Vec<(usize, &'a Ask, usize)>,
     reads: Questions<'a, Key>,
     count: usize,
+}
+
+/// How to go about a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// Write something in any case, so that the commit waits for the disk and the standby, and with it everything that was
+    /// committed before.
+    pub(super) confirm: bool,
+    /// Use the statements that bear with others at work on the same rows. They cost more.
+    pub(super) careful: bool,
+    /// Look for records before creating any: most claims were repeats of late.
+    pub(super) read_first: bool,
+}
+
+/// What a committed batch came to.
+pub(super) struct Committed {
+    pub(super) answers: Vec<Result<Answer, StoreError>>,
+    /// Whether most claims were repeats, if there were claims.
+    pub(super) mostly_repeats: Option<bool>,
 }
 
 /// Puts the first item of each id into the first statement, the second into another, and so on: a statement can write a row
@@ -61,42 +83,107 @@ fn rounds<I>(mut questions: Questions<'_, I>) -> Vec<Round<'_, I>> {
 
 impl<'a> Batch<'a> {
     pub(super) fn of(questions: &[&'a Question]) -> Self {
-        let (mut writes, mut replaces, mut opens, mut reads) =
+        let mut batch = Self {
+            completes: Vec::new(),
+            writes: Vec::new(),
+            replaces: Vec::new(),
+            opens: Round { items: Vec::new(), places: Vec::new() },
+            repeats: Vec::new(),
+            reads: Vec::new(),
+            count: questions.len(),
+        };
+        let (mut completes, mut writes, mut replaces, mut opens) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (place, Question { id, asked }) in questions.iter().enumerate() {
             match asked {
+                Asked::Write(item) if matches!(item.action, Action::Complete { .. }) => {
+                    completes.push((*id, item, place))
+                }
                 Asked::Write(item) => writes.push((*id, item, place)),
                 Asked::Replace(item) => replaces.push((*id, item, place)),
                 Asked::Open(item) => opens.push((*id, item, place)),
-                Asked::Read(item) => reads.push((*id, item, place)),
+                Asked::Read(item) => batch.reads.push((*id, item, place)),
             }
         }
+        batch.completes = rounds(completes);
+        batch.writes = rounds(writes);
+        batch.replaces = rounds(replaces);
         let mut opens = rounds(opens).into_iter();
-        let first = opens.next().unwrap_or(Round { items: Vec::new(), places: Vec::new() });
-        let repeats = opens.flat_map(|round| round.places.into_iter().zip(round.items));
-        Self {
-            repeats: repeats.map(|(place, (id, ask))| (place, ask, id)).collect(),
-            opens: first,
-            writes: rounds(writes),
-            replaces: rounds(replaces),
-            reads,
-            count: questions.len(),
+        batch.opens = opens.next().unwrap_or(batch.opens);
+        for Round { items, places } in opens {
+            for ((id, ask), place) in items.into_iter().zip(places) {
+                if let Ok(first) = batch.opens.items.binary_search_by_key(&id, |(id, _)| *id) {
+                    batch.repeats.push((place, ask, first));
+                }
+            }
         }
+        batch
     }
 
-    /// Sends everything, and returns the answers when it is committed. To confirm is to write something in any case, so that the
-    /// commit waits for the disk and the standby, and with it everything that was committed before.
+    /// Sends everything, and returns the answers when it is committed.
     pub(super) async fn commit(
         &self,
-        ready: &Ready,
-        confirm: bool,
-    ) -> Result<Vec<Result<Answer, StoreError>>, Error> {
-        let (client, prepared) = (&ready.session.client, &ready.statements);
-        let relaxed = !confirm
-            && !self.opens.items.is_empty()
-            && self.opens.items.iter().all(|(_, ask)| ask.durability == Durability::WithOutcome);
-        let changes = self.writes.len() + self.replaces.len() + usize::from(!self.opens.items.is_empty());
-        let together = changes > 1 || confirm || relaxed;
+        client: &Client,
+        prepared: &Statements,
+        manner: Manner,
+    ) -> Result<Committed, Error> {
+        let seen = if manner.read_first && !self.opens.items.is_empty() {
+            read(client, &prepared.read, self.opens.items.iter().map(|(id, _)| *id).collect()).await?
+        } else {
+            Vec::new()
+        };
+        let seen = by_id(&seen, &self.opens.items);
+        let missing = self.opens.items.iter().enumerate().filter(|(at, _)| seen[*at].is_none());
+        let missing: Vec<(Id, &Ask)> = missing.map(|(_, item)| *item).collect();
+        let Shown { mut written, replaced, created, found } =
+            self.send(client, prepared, manner, &missing).await?;
+
+        let mut answers = Sorted::new(self.count);
+        let mut unapplied = Vec::new();
+        for round in self.completes.iter().chain(&self.writes) {
+            unapplied.extend(answers.written(round, &written.remove(0)));
+        }
+        for (round, rows) in self.replaces.iter().zip(replaced) {
+            unapplied.extend(answers.replaced(round, &rows));
+        }
+        let created = by_id(&created, &self.opens.items);
+        let unseen: Vec<Id> = (0..self.opens.items.len())
+            .filter(|at| seen[*at].is_none() && created[*at].is_none())
+            .map(|at| self.opens.items[at].0)
+            .collect();
+        let looked_at: Vec<Id> = unapplied.iter().map(Unapplied::id).chain(unseen).collect();
+        let there = match looked_at.is_empty() {
+            true => Vec::new(),
+            false => read(client, &prepared.read, looked_at).await?,
+        };
+        answers.explain(unapplied, &there);
+        answers.opened(self, &seen, &created, &there);
+        answers.read(&self.reads, &found);
+        let repeats = seen.iter().chain(&by_id(&there, &self.opens.items)).flatten().count();
+        let mostly_repeats = (!self.opens.items.is_empty()).then_some(repeats * 2 > self.opens.items.len());
+        Ok(Committed { answers: answers.into_vec(), mostly_repeats })
+    }
+
+    /// Sends the statements, all at once, and waits for what they show: what was written, replaced, created, and read.
+    async fn send(
+        &self,
+        client: &Client,
+        prepared: &Statements,
+        manner: Manner,
+        missing: &[(Id, &Ask)],
+    ) -> Result<Shown, Error> {
+        let relaxed = !manner.confirm
+            && !missing.is_empty()
+            && missing.iter().all(|(_, ask)| ask.durability == Durability::WithOutcome);
+        let changes =
+            self.completes.len() + self.writes.len() + self.replaces.len() + usize::from(!missing.is_empty());
+        if let ([completes], false, false) =
+            (&*self.completes, missing.is_empty(), manner.careful || manner.confirm || relaxed)
+            && changes == 2
+        {
+            return self.send_both(client, prepared, completes, missing).await;
+        }
+        let together = changes > 1 || manner.confirm || relaxed;
 
         let mut sent: Vec<BoxFuture<'_, Result<Vec<Row>, Error>>> = Vec::new();
         if together {
@@ -105,49 +192,70 @@ impl<'a> Batch<'a> {
         if relaxed {
             sent.push(Box::pin(command(client, "set local synchronous_commit = off")));
         }
+        let before = sent.len();
+        for round in &self.completes {
+            sent.push(match manner.careful {
+                false => Box::pin(query(client, &prepared.complete, statements::complete(&round.items))),
+                true => Box::pin(query(client, &prepared.write, statements::write(&round.items))),
+            });
+        }
         for round in &self.writes {
             sent.push(Box::pin(query(client, &prepared.write, statements::write(&round.items))));
         }
         for round in &self.replaces {
             sent.push(Box::pin(query(client, &prepared.replace, statements::replace(&round.items))));
         }
-        if !self.opens.items.is_empty() {
-            sent.push(Box::pin(query(client, &prepared.open, statements::open(&self.opens.items))));
+        if !missing.is_empty() {
+            let create = if manner.careful { &prepared.create_carefully } else { &prepared.create };
+            sent.push(Box::pin(query(client, create, statements::create(missing))));
         }
         if !self.reads.is_empty() {
-            let ids: Vec<Id> = self.reads.iter().map(|(id, ..)| *id).collect();
+            let ids = self.reads.iter().map(|(id, ..)| *id).collect();
             sent.push(Box::pin(read(client, &prepared.read, ids)));
         }
-        if confirm {
+        if manner.confirm {
             sent.push(Box::pin(command(client, "select pg_logical_emit_message(true, 'semel', '')")));
         }
         if together {
             sent.push(Box::pin(command(client, "commit")));
         }
-        let mut shown = succeeded(join_all(sent).await)?.into_iter().filter(|rows| !rows.is_empty());
-        let mut shown = || shown.next().unwrap_or_default();
-
-        let mut answers = Sorted::new(self.count);
-        let mut open_ends = Vec::new();
-        for round in &self.writes {
-            open_ends.extend(answers.written(round, &shown()));
-        }
-        for round in &self.replaces {
-            open_ends.extend(answers.replaced(round, &shown()));
-        }
-        if !self.opens.items.is_empty() {
-            answers.opened(&self.opens, &self.repeats, &shown());
-        }
-        if !self.reads.is_empty() {
-            answers.read(&self.reads, &shown());
-        }
-        if !open_ends.is_empty() {
-            let ids = open_ends.iter().map(|end| end.id()).collect();
-            let rows = read(client, &prepared.read, ids).await?;
-            answers.tie(open_ends, &rows);
-        }
-        Ok(answers.into_vec())
+        let mut shown = succeeded(join_all(sent).await)?.into_iter().skip(before);
+        let written = shown.by_ref().take(self.completes.len() + self.writes.len()).collect();
+        let replaced = shown.by_ref().take(self.replaces.len()).collect();
+        let created = if missing.is_empty() { Vec::new() } else { shown.next().unwrap_or_default() };
+        let found = if self.reads.is_empty() { Vec::new() } else { shown.next().unwrap_or_default() };
+        Ok(Shown { written, replaced, created, found })
     }
+
+    /// Completes and creates in one statement, which is a transaction by itself.
+    async fn send_both(
+        &self,
+        client: &Client,
+        prepared: &Statements,
+        completes: &Round<'_, Write>,
+        missing: &[(Id, &Ask)],
+    ) -> Result<Shown, Error> {
+        let mut columns = statements::complete(&completes.items);
+        columns.extend(statements::create(missing));
+        let both = query(client, &prepared.complete_and_create, columns);
+        let reads = async {
+            match self.reads.is_empty() {
+                true => Ok(Vec::new()),
+                false => read(client, &prepared.read, self.reads.iter().map(|(id, ..)| *id).collect()).await,
+            }
+        };
+        let (both, found) = future::try_join(both, reads).await?;
+        let (completed, created) = both.into_iter().partition(|row| row.get(2));
+        Ok(Shown { written: vec![completed], replaced: Vec::new(), created, found })
+    }
+}
+
+/// What the statements of a batch showed.
+struct Shown {
+    written: Vec<Vec<Row>>,
+    replaced: Vec<Vec<Row>>,
+    created: Vec<Row>,
+    found: Vec<Row>,
 }
 
 async fn command(client: &Client, text: &str) -> Result<Vec<Row>, Error> {
@@ -183,13 +291,13 @@ fn succeeded(results: Vec<Result<Vec<Row>, Error>>) -> Result<Vec<Vec<Row>>, Err
     failed.map_or(Ok(rows), |(error, _)| Err(error))
 }
 
-/// Something that was not applied, and why is to be seen in the record.
-enum OpenEnd<'a> {
-    Write(Id, &'a Write, usize, Timestamp),
-    Replace(Id, &'a Replace, usize, Timestamp),
+/// Something that was not applied.
+enum Unapplied<'a> {
+    Write(Id, &'a Write, usize),
+    Replace(Id, &'a Replace, usize),
 }
 
-impl OpenEnd<'_> {
+impl Unapplied<'_> {
     fn id(&self) -> Id {
         match self {
             Self::Write(id, ..) | Self::Replace(id, ..) => *id,
@@ -210,87 +318,108 @@ impl Sorted {
         self.0
     }
 
-    fn put(&mut self, place: usize, now: Timestamp, what: Result<What, StoreError>) {
-        self.0[place] = what.map(|what| Answer { now, what });
+    fn put(&mut self, place: usize, answer: Result<(Timestamp, What), StoreError>) {
+        self.0[place] = answer.map(|(now, what)| Answer { now, what, met_a_lock: false });
     }
 
-    fn written<'a>(&mut self, round: &Round<'a, Write>, rows: &[Row]) -> Vec<OpenEnd<'a>> {
-        let Some(now) = clock(rows) else { return Vec::new() };
-        let applied = by_id(rows, &round.items);
-        let mut open_ends = Vec::new();
-        for (at, (id, item)) in round.items.iter().enumerate() {
-            match applied[at] {
-                Some(_) => self.put(round.places[at], now, Ok(What::Written(Written::Applied))),
-                None => open_ends.push(OpenEnd::Write(*id, item, round.places[at], now)),
+    fn written<'a>(&mut self, round: &Round<'a, Write>, rows: &[Row]) -> Vec<Unapplied<'a>> {
+        let mut unapplied = Vec::new();
+        for ((row, (id, item)), place) in
+            by_id(rows, &round.items).into_iter().zip(&round.items).zip(&round.places)
+        {
+            match row {
+                Some(row) => {
+                    self.put(*place, row::clock(row).map(|now| (now, What::Written(Written::Applied))))
+                }
+                None => unapplied.push(Unapplied::Write(*id, item, *place)),
             }
         }
-        open_ends
+        unapplied
     }
 
-    fn replaced<'a>(&mut self, round: &Round<'a, Replace>, rows: &[Row]) -> Vec<OpenEnd<'a>> {
-        let Some(now) = clock(rows) else { return Vec::new() };
-        let applied = by_id(rows, &round.items);
-        let mut open_ends = Vec::new();
-        for (at, (id, item)) in round.items.iter().enumerate() {
-            let Some(row) = applied[at] else {
-                open_ends.push(OpenEnd::Replace(*id, item, round.places[at], now));
-                continue;
+    fn replaced<'a>(&mut self, round: &Round<'a, Replace>, rows: &[Row]) -> Vec<Unapplied<'a>> {
+        let mut unapplied = Vec::new();
+        for ((row, (id, item)), place) in
+            by_id(rows, &round.items).into_iter().zip(&round.items).zip(&round.places)
+        {
+            match row {
+                Some(row) => self.put(*place, replaced(row)),
+                None => unapplied.push(Unapplied::Replace(*id, item, *place)),
+            }
+        }
+        unapplied
+    }
+
+    /// Says why something was not applied, from what is there.
+    fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, there: &[Row]) {
+        let found = Found::of(there);
+        for item in unapplied {
+            let (place, answer) = match item {
+                Unapplied::Write(id, item, place) => (
+                    place,
+                    found.record(id, &item.key).map(|(now, record)| {
+                        let fence = item.action.fence();
+                        let met_a_lock = record
+                            .as_ref()
+                            .is_some_and(|it| it.is_owned_by(item.token, fence.unwrap_or(it.fence)));
+                        Answer { now, what: What::Written(Written::Unapplied(record)), met_a_lock }
+                    }),
+                ),
+                Unapplied::Replace(id, item, place) => (
+                    place,
+                    found.record(id, &item.key).map(|(now, record)| {
+                        let why = unreplaced(item, record.as_deref(), now);
+                        Answer { now, what: What::Replaced(why), met_a_lock: why == Replaced::Locked }
+                    }),
+                ),
             };
-            let replaced = replaced(row);
-            self.put(round.places[at], now, replaced.map(What::Replaced));
+            self.0[place] = answer;
         }
-        open_ends
     }
 
-    fn opened(&mut self, round: &Round<'_, Ask>, repeats: &[(usize, &Ask, Id)], rows: &[Row]) {
-        let Some(now) = clock(rows) else { return };
-        let shown = by_id(rows, &round.items);
-        let opened = |at: usize| match shown[at] {
-            Some(row) => opened(row, &round.items[at].1.key),
-            None if now > round.items[at].1.not_after => Ok(Opened::Late),
-            None => Ok(Opened::Unseen),
+    fn opened(
+        &mut self,
+        Batch { opens, repeats, .. }: &Batch<'_>,
+        seen: &[Option<&Row>],
+        created: &[Option<&Row>],
+        there: &[Row],
+    ) {
+        let there = Found::of(there);
+        let opened = |at: usize| {
+            let (id, ask) = opens.items[at];
+            if let Some(row) = seen[at] {
+                let record = row::record(row, ask.key.clone())?;
+                return Ok((row::clock(row)?, Opened::Found(Box::new(record))));
+            }
+            if let Some(row) = created[at] {
+                let now = row::clock(row)?;
+                let lease_until = now.after(ask.terms.lease());
+                return Ok((now, Opened::Created { fence: Fence::next(None, now), lease_until }));
+            }
+            let (now, record) = there.record(id, &ask.key)?;
+            Ok(match record {
+                Some(record) => (now, Opened::Found(record)),
+                None if now > ask.not_after => (now, Opened::Late),
+                None => (now, Opened::Unseen),
+            })
         };
-        for (place, ask, id) in repeats {
-            let Ok(first) = round.items.binary_search_by_key(id, |(id, _)| *id) else { continue };
-            let opened = opened(first).map(|opened| behind(opened, round.items[first].1, ask, now));
-            self.put(*place, now, opened.map(What::Opened));
+        for (place, ask, first) in repeats {
+            let answer = opened(*first).map(|(now, first_opened)| {
+                (now, What::Opened(behind(first_opened, opens.items[*first].1, ask, now)))
+            });
+            self.put(*place, answer);
         }
-        for at in 0..round.items.len() {
-            self.put(round.places[at], now, opened(at).map(What::Opened));
+        for (at, place) in opens.places.iter().enumerate() {
+            self.put(*place, opened(at).map(|(now, opened)| (now, What::Opened(opened))));
         }
     }
 
     fn read(&mut self, questions: &Questions<'_, Key>, rows: &[Row]) {
-        let Some(now) = clock(rows) else { return };
         let found = Found::of(rows);
         for (id, key, place) in questions {
-            self.put(*place, now, found.record(*id, key).map(What::Read));
+            self.put(*place, found.record(*id, key).map(|(now, record)| (now, What::Read(record))));
         }
     }
-
-    fn tie(&mut self, open_ends: Vec<OpenEnd<'_>>, rows: &[Row]) {
-        let found = Found::of(rows);
-        for open_end in open_ends {
-            match open_end {
-                OpenEnd::Write(id, item, place, now) => {
-                    let there = found.record(id, &item.key);
-                    self.put(place, now, there.map(|there| What::Written(Written::Unapplied(there))));
-                }
-                OpenEnd::Replace(id, item, place, now) => {
-                    let there = found.record(id, &item.key);
-                    self.put(
-                        place,
-                        now,
-                        there.map(|there| What::Replaced(unreplaced(item, there.as_deref(), now))),
-                    );
-                }
-            }
-        }
-    }
-}
-
-fn clock(rows: &[Row]) -> Option<Timestamp> {
-    rows.first().and_then(|row| row::clock(row).ok())
 }
 
 /// The row of each item, if there is one.
@@ -306,31 +435,28 @@ fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'r Row>> {
     sorted
 }
 
-/// Rows of records, to be found by id.
-struct Found<'r>(Vec<(&'r [u8], &'r Row)>);
+/// Rows of records, to be found by id, with the clock.
+struct Found<'r> {
+    now: Option<Timestamp>,
+    rows: Vec<(&'r [u8], &'r Row)>,
+}
 
 impl<'r> Found<'r> {
     fn of(rows: &'r [Row]) -> Self {
-        let mut found: Vec<_> = rows.iter().filter_map(|row| row::id(row).map(|id| (id, row))).collect();
-        found.sort_unstable_by_key(|(id, _)| *id);
-        Self(found)
+        let now = rows.first().and_then(|row| row::clock(row).ok());
+        let mut rows: Vec<_> = rows.iter().filter_map(|row| row::id(row).map(|id| (id, row))).collect();
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        Self { now, rows }
     }
 
-    fn record(&self, id: Id, key: &Key) -> Result<Option<Box<Record>>, StoreError> {
-        let Ok(at) = self.0.binary_search_by_key(&id.as_bytes(), |(id, _)| *id) else {
-            return Ok(None);
+    fn record(&self, id: Id, key: &Key) -> Result<(Timestamp, Option<Box<Record>>), StoreError> {
+        let now = self.now.ok_or_else(|| StoreError::unknown("Postgres did not tell its time"))?;
+        let Ok(at) = self.rows.binary_search_by_key(&id.as_bytes(), |(id, _)| *id) else {
+            return Ok((now, None));
         };
-        row::record(self.0[at].1, key.clone()).map(|record| Some(Box::new(record)))
+        let record = row::record(self.rows[at].1, key.clone())?;
+        Ok((now, Some(Box::new(record))))
     }
-}
-
-/// A row of `open.sql`: without a version it was just created.
-fn opened(row: &Row, key: &Key) -> Result<Opened, StoreError> {
-    if row::get::<Option<i64>>(row, Place::Version)?.is_some() {
-        return row::record(row, key.clone()).map(|record| Opened::Found(Box::new(record)));
-    }
-    let Moment(lease_until) = row::get(row, Place::LeaseUntil)?;
-    Ok(Opened::Created { fence: Fence::new(row::unsigned(row, Place::Fence)?), lease_until })
 }
 
 /// What a claim finds that stands behind another one of the same key in the batch.
@@ -350,12 +476,13 @@ fn behind(first: Opened, first_ask: &Ask, ask: &Ask, now: Timestamp) -> Opened {
     }
 }
 
-/// A row of `replace.sql`: id, fence and end of the lease, behind the clock.
-fn replaced(row: &Row) -> Result<Replaced, StoreError> {
+/// A row of `replace.sql`: clock, id, fence and end of the lease.
+fn replaced(row: &Row) -> Result<(Timestamp, What), StoreError> {
     let corrupt = |e: Error| StoreError::corrupt("a replaced record is not shown as expected").with_source(e);
     let fence: i64 = row.try_get(2).map_err(corrupt)?;
     let Moment(lease_until) = row.try_get(3).map_err(corrupt)?;
-    Ok(Replaced::Applied { fence: Fence::new(fence.unsigned_abs()), lease_until })
+    let applied = Replaced::Applied { fence: Fence::new(fence.unsigned_abs()), lease_until };
+    Ok((row::clock(row)?, What::Replaced(applied)))
 }
 
 /// Why a replace was not applied.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::batch::Batch;
+use super::batch::{Batch, Manner};
 use super::errors;
 use super::id::Id;
 use super::options::PostgresOptions;
-use super::session::{Peer, Session, within};
+use super::session::{Line, Peer, within};
 use super::statements::Statements;
 use crate::ask::{Ask, Durability};
 use crate::backend::{Opened, Replaced, Written};
@@ -25,7 +25,6 @@ pub(super) struct Question {
     pub(super) asked: Asked,
 }
 
-#[derive(Clone)]
 pub(super) enum Asked {
     Open(Ask),
     Replace(Replace),
@@ -42,23 +41,14 @@ impl Asked {
             Self::Read(key) => key,
         }
     }
-
-    /// Whether it was not applied only because somebody had locked the row.
-    pub(super) fn met_a_lock(&self, what: &What) -> bool {
-        match (self, what) {
-            (Self::Replace(_), What::Replaced(replaced)) => *replaced == Replaced::Locked,
-            (Self::Write(item), What::Written(Written::Unapplied(Some(record)))) => {
-                record.is_owned_by(item.token, item.action.fence().unwrap_or(record.fence))
-            }
-            _ => false,
-        }
-    }
 }
 
 /// What became of it, with the clock of the server.
 pub(super) struct Answer {
     pub(super) now: Timestamp,
     pub(super) what: What,
+    /// Whether it was not applied only because somebody had locked the row.
+    pub(super) met_a_lock: bool,
 }
 
 pub(super) enum What {
@@ -76,24 +66,32 @@ pub(super) struct Committer {
     lost: Option<Peer>,
     /// Whether something may have been committed of which it is not known whether it is safe on the standby, too.
     unconfirmed: bool,
+    /// Whether most claims of late were repeats.
+    repeats: bool,
 }
 
 /// A connection with its statements.
-pub(super) struct Ready {
-    pub(super) session: Session,
-    pub(super) statements: Statements,
+struct Ready {
+    line: Line,
+    statements: Statements,
 }
 
 impl Committer {
     pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
-        Self { options, ready: None, lost: None, unconfirmed: false }
+        Self { options, ready: None, lost: None, unconfirmed: false, repeats: false }
     }
 
     /// Takes leave of the connection for good.
     fn give_up(&mut self) {
-        if let Some(Ready { session, .. }) = self.ready.take() {
-            self.lost = Some(session.peer());
-            session.abort();
+        if let Some(Ready { line, .. }) = self.ready.take() {
+            self.lost = Some(line.peer);
+        }
+    }
+
+    async fn is_connected(&mut self) -> bool {
+        match &mut self.ready {
+            Some(ready) => ready.line.is_open().await,
+            None => false,
         }
     }
 }
@@ -101,21 +99,30 @@ impl Committer {
 impl batch::Committer for Committer {
     type Question = Question;
     type Answer = Answer;
+    type Subject = Id;
+
+    fn subject(question: &Question) -> Id {
+        question.id
+    }
+
+    fn reads_mostly(&self) -> bool {
+        self.repeats
+    }
 
     async fn connect(&mut self) -> Result<(), StoreError> {
-        if self.ready.as_ref().is_some_and(|ready| !ready.session.client.is_closed()) {
+        if self.is_connected().await {
             return Ok(());
         }
         self.give_up();
-        let session = Session::for_batches(&self.options).await?;
+        let mut line = Line::open(&self.options).await?;
         within(self.options.timeout, async {
             if let Some(lost) = self.lost {
-                session.lay_to_rest(lost, self.options.timeout / 2).await?;
+                line.lay_to_rest(lost, self.options.timeout / 2).await?;
                 self.lost = None;
             }
-            let statements = Statements::prepare(&session.client, &self.options.schema).await;
-            let statements = statements.map_err(errors::of_question)?;
-            self.ready = Some(Ready { session, statements });
+            let statements = Statements::prepare(&line.client, &self.options.schema);
+            let statements = line.wire.carry(statements).await.map_err(errors::of_question)?;
+            self.ready = Some(Ready { line, statements });
             Ok(())
         })
         .await
@@ -139,17 +146,28 @@ impl batch::Committer for Committer {
     }
 
     async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Result<Answer, StoreError>>, Failed> {
-        let Some(ready) = &self.ready else {
+        let Some(Ready { line: Line { client, wire, .. }, statements }) = &mut self.ready else {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Postgres")));
         };
         let batch = Batch::of(questions);
-        let failed = match timeout(self.options.timeout, batch.commit(ready, self.unconfirmed)).await {
-            Ok(Ok(_)) if ready.session.take_warning() => {
+        let manner = Manner { confirm: self.unconfirmed, careful: false, read_first: self.repeats };
+        let commit = async {
+            match batch.commit(client, statements, manner).await {
+                // Somebody else is at work on one of the rows.
+                Err(error) if error.code().is_some_and(errors::is_contention) => {
+                    batch.commit(client, statements, Manner { careful: true, ..manner }).await
+                }
+                other => other,
+            }
+        };
+        let failed = match wire.carry(timeout(self.options.timeout, commit)).await {
+            Ok(Ok(_)) if wire.take_warning() => {
                 Failed::Lost(StoreError::unknown("Postgres did not wait for its standby"))
             }
-            Ok(Ok(answers)) => {
+            Ok(Ok(committed)) => {
                 self.unconfirmed = false;
-                return Ok(answers);
+                self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
+                return Ok(committed.answers);
             }
             Ok(Err(error)) => {
                 let over = error.code().is_some_and(errors::ends_session);

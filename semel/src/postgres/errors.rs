@@ -51,6 +51,11 @@ pub(super) fn is_about_schema(code: &SqlState) -> bool {
     .contains(code)
 }
 
+/// Whether an error says that somebody else was at work on the same row: created it, or has it locked.
+pub(super) fn is_contention(code: &SqlState) -> bool {
+    [SqlState::UNIQUE_VIOLATION, SqlState::LOCK_NOT_AVAILABLE].contains(code)
+}
+
 /// Whether a connection is of no use after this error: it leads to a server that cannot write, or its statements do not
 /// fit the schema any more.
 pub(super) fn ends_session(code: &SqlState) -> bool {

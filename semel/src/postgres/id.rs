@@ -37,12 +37,6 @@ impl Id {
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
-
-    /// A number by which keys can be shared out: the last bytes are digest in every form.
-    pub(super) fn share(&self) -> usize {
-        let [.., a, b] = self.0;
-        u16::from_be_bytes([a, b]).into()
-    }
 }
 
 /// The 48 bits of time in a UUID of version 7, in its form with hyphens.

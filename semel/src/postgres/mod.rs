@@ -48,7 +48,7 @@ use sql::Schema;
 /// Records in Postgres: durable, fast by group commit, and in the user's own transaction where that is wanted.
 ///
 /// Questions of all callers go through a queue to a few connections; what is queued when a connection is free is one batch,
-/// committed together. A key always goes through the same connection, so what is asked of it is done in order.
+/// committed together. What is asked of one key is done in the order it was asked.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -74,7 +74,7 @@ pub struct PostgresStore {
 
 struct Shared {
     options: Arc<PostgresOptions>,
-    batchers: Vec<Batcher<Committer>>,
+    batcher: Batcher<Committer>,
     operator: Operator,
     sweeper: Sweeper,
     clock: Mutex<Option<(Timestamp, Instant)>>,
@@ -100,10 +100,10 @@ impl PostgresStore {
         let options = Arc::new(options);
         let operator = Operator::new(Arc::clone(&options));
         operator.reach().await?;
-        let batchers =
-            (0..options.connections).map(|_| Batcher::start(Committer::new(Arc::clone(&options)))).collect();
+        let batcher =
+            Batcher::start((0..options.connections).map(|_| Committer::new(Arc::clone(&options))).collect());
         let sweeper = Sweeper::new(Arc::clone(&options));
-        let shared = Shared { options, batchers, operator, sweeper, clock: Mutex::new(None) };
+        let shared = Shared { options, batcher, operator, sweeper, clock: Mutex::new(None) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -112,7 +112,7 @@ impl PostgresStore {
     /// # Errors
     /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody else.
     pub async fn migrate(&self) -> Result<u32, StoreError> {
-        let mut session = Session::for_operators(&self.shared.options).await?;
+        let mut session = Session::open(&self.shared.options).await?;
         migrate::up(&mut session.client, self.schema()).await
     }
 
@@ -121,7 +121,7 @@ impl PostgresStore {
     /// # Errors
     /// Refused if there are migrations that this code does not know.
     pub async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
-        let mut session = Session::for_operators(&self.shared.options).await?;
+        let mut session = Session::open(&self.shared.options).await?;
         migrate::down(&mut session.client, self.schema(), to).await
     }
 
@@ -130,7 +130,7 @@ impl PostgresStore {
     /// # Errors
     /// Unavailable if the server does not answer.
     pub async fn migration_status(&self) -> Result<Vec<MigrationStatus>, StoreError> {
-        let session = Session::for_operators(&self.shared.options).await?;
+        let session = Session::open(&self.shared.options).await?;
         migrate::status(&session.client, self.schema()).await
     }
 
@@ -141,50 +141,55 @@ impl PostgresStore {
 
     /// Answers what is queued, takes nothing more, and closes the connections.
     pub async fn close(&self) {
-        join_all(self.shared.batchers.iter().map(Batcher::close)).await;
+        self.shared.batcher.close().await;
     }
 
     fn schema(&self) -> &Schema {
         &self.shared.options.schema
     }
 
-    /// Asks about one key, over the connection that the key belongs to. If the row is locked, it looks again a few times: other
+    /// Asks about one key. If the row is locked, it looks again a few times: other
     /// processes lock rows for a moment, users for as long as they like.
-    async fn ask(&self, lane: Lane, asked: Asked) -> Result<Answer, StoreError> {
-        let id = Id::of(asked.key());
-        let batcher = &self.shared.batchers[id.share() % self.shared.batchers.len()];
+    async fn ask(&self, lane: Lane, asked: impl Fn() -> Asked) -> Result<Answer, StoreError> {
         let mut pauses = LOCK_PAUSES.iter();
         loop {
-            let question = Question { id, asked: asked.clone() };
-            let answer = batcher.ask(lane, question).await?.answer().await?;
+            let question = asked();
+            let id = Id::of(question.key());
+            let answer =
+                self.shared.batcher.ask(lane, Question { id, asked: question }).await?.answer().await?;
             match pauses.next() {
-                Some(pause) if asked.met_a_lock(&answer.what) => sleep(*pause).await,
+                Some(pause) if answer.met_a_lock => sleep(*pause).await,
                 _ => return Ok(answer),
             }
         }
     }
 
     /// Asks about each item, and returns the answers in their order.
-    async fn ask_all<T>(
+    async fn ask_all<I, T>(
         &self,
         lane: Lane,
-        asked: impl Iterator<Item = Asked>,
+        items: &[I],
+        asked: impl Fn(&I) -> Asked,
         answer: impl Fn(What) -> Option<T>,
     ) -> Result<Answers<T>, StoreError> {
-        let asked: Vec<_> = asked.map(|asked| self.ask(lane, asked)).collect();
+        let asked = &asked;
+        let ask = |item| self.ask(lane, move || asked(item));
+        let results = match items {
+            [item] => vec![ask(item).await],
+            _ => join_all(items.iter().map(ask)).await,
+        };
         let mut latest = None;
-        let mut answers = Vec::with_capacity(asked.len());
-        for result in join_all(asked).await {
-            answers.push(result.and_then(|Answer { now, what }| {
-                latest = latest.max(Some(now));
-                answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
-            }));
-        }
-        if let Some(now) = latest {
-            *self.heard() = Some((now, Instant::now()));
-        }
+        let answers = results.into_iter().map(|result| {
+            let Answer { now, what, .. } = result?;
+            latest = latest.max(Some(now));
+            answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
+        });
+        let answers = answers.collect();
         let now = match latest {
-            Some(now) => now,
+            Some(now) => {
+                *self.heard() = Some((now, Instant::now()));
+                now
+            }
             None => self.clock().await?,
         };
         Ok(Answers { now, items: answers })
@@ -213,8 +218,8 @@ impl Backend for PostgresStore {
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
-        let asked = asks.iter().cloned().map(Asked::Open);
-        self.ask_all(Lane::Claim, asked, |what| match what {
+        let asked = |item: &Ask| Asked::Open(item.clone());
+        self.ask_all(Lane::Claim, asks, asked, |what| match what {
             What::Opened(opened) => Some(opened),
             _ => None,
         })
@@ -222,8 +227,8 @@ impl Backend for PostgresStore {
     }
 
     async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
-        let asked = items.iter().cloned().map(Asked::Replace);
-        self.ask_all(Lane::Claim, asked, |what| match what {
+        let asked = |item: &Replace| Asked::Replace(item.clone());
+        self.ask_all(Lane::Claim, items, asked, |what| match what {
             What::Replaced(replaced) => Some(replaced),
             _ => None,
         })
@@ -231,8 +236,8 @@ impl Backend for PostgresStore {
     }
 
     async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
-        let asked = items.iter().cloned().map(Asked::Write);
-        self.ask_all(Lane::Owner, asked, |what| match what {
+        let asked = |item: &Write| Asked::Write(item.clone());
+        self.ask_all(Lane::Owner, items, asked, |what| match what {
             What::Written(written) => Some(written),
             _ => None,
         })
@@ -240,8 +245,8 @@ impl Backend for PostgresStore {
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
-        let asked = keys.iter().cloned().map(Asked::Read);
-        self.ask_all(Lane::Claim, asked, |what| match what {
+        let asked = |item: &Key| Asked::Read(item.clone());
+        self.ask_all(Lane::Claim, keys, asked, |what| match what {
             What::Read(record) => Some(record.map(|record| *record)),
             _ => None,
         })

@@ -1,15 +1,15 @@
 //! A connection that is ready for work.
 
 use std::future::poll_fn;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::error::{DbError, Severity, SqlState};
-use tokio_postgres::tls::TlsStream;
-use tokio_postgres::{AsyncMessage, Client, Connection, Row, Socket};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::errors;
 use super::migrate;
@@ -20,12 +20,23 @@ use crate::error::StoreError;
 /// The oldest server whose scans by row address (prune) and compression settings the statements can use.
 const MIN_SERVER_VERSION: i32 = 140_000;
 
-/// A connection, with what has to be known about it.
+/// A connection whose messages move by themselves, on a task of their own.
 pub(super) struct Session {
     pub(super) client: Client,
-    peer: Peer,
-    warned: Arc<AtomicBool>,
-    driver: AbortHandle,
+}
+
+/// A connection whose messages move while somebody waits for an answer: one task less to wake for each.
+pub(super) struct Line {
+    pub(super) client: Client,
+    pub(super) wire: Wire,
+    pub(super) peer: Peer,
+}
+
+/// What moves the messages of a connection, and takes note of warnings.
+pub(super) struct Wire {
+    connection: Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>,
+    is_over: bool,
+    warned: bool,
 }
 
 /// The process at the other end of a connection. Process numbers come back; together with the start they do not.
@@ -49,7 +60,7 @@ const COMMITTER_SETTINGS: &str = "
     set enable_hashjoin = off;
     set enable_mergejoin = off;
     set jit = off;
-    set lock_timeout = '1s';
+    set lock_timeout = '50ms';
     set statement_timeout = '30s';
     set idle_in_transaction_session_timeout = '10s'";
 
@@ -61,64 +72,41 @@ const OPERATOR_SETTINGS: &str = "
     set jit = off";
 
 impl Session {
-    /// A connection for the committer: the schema is there and fits.
-    pub(super) async fn for_batches(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let session = Self::open(options, COMMITTER_SETTINGS).await?;
-        within(options.timeout, migrate::check(&session.client, &options.schema)).await?;
-        Ok(session)
-    }
-
     /// A connection for scans, sweeps and migrations.
-    pub(super) async fn for_operators(options: &PostgresOptions) -> Result<Self, StoreError> {
-        Self::open(options, OPERATOR_SETTINGS).await
+    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let (client, mut wire) = connect(options).await?;
+        tokio::spawn(async move { wire.run().await });
+        within(options.timeout, prepare(&client, OPERATOR_SETTINGS)).await?;
+        Ok(Self { client })
+    }
+}
+
+impl Line {
+    /// A connection for batches: the schema is there and fits.
+    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let (client, mut wire) = connect(options).await?;
+        let ready = async {
+            let peer = prepare(&client, COMMITTER_SETTINGS).await?;
+            migrate::check(&client, &options.schema).await?;
+            Ok(peer)
+        };
+        let peer = wire.carry(within(options.timeout, ready)).await?;
+        Ok(Self { client, wire, peer })
     }
 
-    async fn open(options: &PostgresOptions, settings: &str) -> Result<Self, StoreError> {
-        within(options.timeout, async {
-            let connected = options.config.connect(options.tls.clone()).await;
-            let (client, connection) = connected.map_err(|e| unreachable(&e).with_source(e))?;
-            let warned = Arc::new(AtomicBool::new(false));
-            let driver = tokio::spawn(drive(connection, Arc::clone(&warned))).abort_handle();
-            let question = "
-                select pid, backend_start, current_setting('server_version_num')::integer, current_setting('synchronous_commit')
-                from pg_stat_activity
-                where pid = pg_backend_pid()";
-            let row = client.query_one(question, &[]).await.map_err(errors::of_question)?;
-            let version: i32 = row.get(2);
-            if version < MIN_SERVER_VERSION {
-                return Err(StoreError::refused(format!(
-                    "Postgres {} is too old; version 14 is the oldest that works",
-                    version / 10_000
-                )));
-            }
-            client.batch_execute(settings).await.map_err(errors::of_question)?;
-            if row.get::<_, &str>(3) == "off" {
-                // An outcome that was answered must not be lost in a crash, whatever the rest of the database is content with.
-                client.batch_execute("set synchronous_commit = on").await.map_err(errors::of_question)?;
-            }
-            let peer = Peer { process: row.get(0), started: row.get(1) };
-            Ok(Self { client, peer, warned, driver })
+    /// Whether the other end is still there, as far as can be told without asking it.
+    pub(super) async fn is_open(&mut self) -> bool {
+        let wire = &mut self.wire;
+        poll_fn(|context| {
+            wire.poll_messages(context);
+            Poll::Ready(!wire.is_over)
         })
         .await
     }
 
-    pub(super) fn peer(&self) -> Peer {
-        self.peer
-    }
-
-    /// Whether the server has warned since this was last asked that it did not wait for a standby.
-    pub(super) fn take_warning(&self) -> bool {
-        self.warned.swap(false, Ordering::AcqRel)
-    }
-
-    /// Gives the connection up at once, without a farewell.
-    pub(super) fn abort(self) {
-        self.driver.abort();
-    }
-
     /// Waits until the process at the other end of an earlier connection is gone, and ends it if need be. After that,
     /// nothing it was sent can be applied any more.
-    pub(super) async fn lay_to_rest(&self, peer: Peer, patience: Duration) -> Result<(), StoreError> {
+    pub(super) async fn lay_to_rest(&mut self, peer: Peer, patience: Duration) -> Result<(), StoreError> {
         let question = "
             select pg_terminate_backend(pid)
             from pg_stat_activity
@@ -126,11 +114,8 @@ impl Session {
         let began = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            let rows: Vec<Row> = self
-                .client
-                .query(question, &[&peer.process, &peer.started])
-                .await
-                .map_err(errors::of_question)?;
+            let rows = async { self.client.query(question, &[&peer.process, &peer.started]).await };
+            let rows = self.wire.carry(rows).await.map_err(errors::of_question)?;
             if rows.is_empty() {
                 return Ok(());
             }
@@ -146,24 +131,88 @@ impl Session {
     }
 }
 
-/// Moves the messages of a connection, and takes note of warnings.
-async fn drive<T: TlsStream + Unpin>(mut connection: Connection<Socket, T>, warned: Arc<AtomicBool>) {
-    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-        match message {
-            Ok(AsyncMessage::Notice(notice)) if is_about_standby(&notice) => {
-                tracing::warn!(message = notice.message(), "Postgres did not wait for its standby");
-                warned.store(true, Ordering::Release);
+impl Wire {
+    /// Moves messages for as long as this takes.
+    pub(super) async fn carry<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            // First the questions go into the queue, then out; and if answers came in, they are looked at right away.
+            if let Poll::Ready(answer) = work.as_mut().poll(context) {
+                return Poll::Ready(answer);
             }
-            Ok(AsyncMessage::Notice(notice)) => {
-                tracing::debug!(message = notice.message(), "notice from Postgres")
-            }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::debug!(%error, "a connection to Postgres ended");
-                return;
+            self.poll_messages(context);
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+
+    async fn run(&mut self) {
+        poll_fn(|context| {
+            self.poll_messages(context);
+            if self.is_over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    fn poll_messages(&mut self, context: &mut Context<'_>) {
+        while !self.is_over {
+            match self.connection.poll_message(context) {
+                Poll::Pending => return,
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => self.note(&notice),
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(error))) => {
+                    tracing::debug!(%error, "a connection to Postgres ended");
+                    self.is_over = true;
+                }
+                Poll::Ready(None) => self.is_over = true,
             }
         }
     }
+
+    fn note(&mut self, notice: &DbError) {
+        if is_about_standby(notice) {
+            tracing::warn!(message = notice.message(), "Postgres did not wait for its standby");
+            self.warned = true;
+        } else {
+            tracing::debug!(message = notice.message(), "notice from Postgres");
+        }
+    }
+
+    /// Whether the server has warned since this was last asked that it did not wait for a standby.
+    pub(super) fn take_warning(&mut self) -> bool {
+        std::mem::take(&mut self.warned)
+    }
+}
+
+async fn connect(options: &PostgresOptions) -> Result<(Client, Wire), StoreError> {
+    let connected = async {
+        let connected = options.config.connect(options.tls.clone()).await;
+        connected.map_err(|e| unreachable(&e).with_source(e))
+    };
+    let (client, connection) = within(options.timeout, connected).await?;
+    Ok((client, Wire { connection, is_over: false, warned: false }))
+}
+
+/// Makes a new connection fit for use, and says who is at the other end.
+async fn prepare(client: &Client, settings: &str) -> Result<Peer, StoreError> {
+    let question = "
+        select pid, backend_start, current_setting('server_version_num')::integer, current_setting('synchronous_commit')
+        from pg_stat_activity
+        where pid = pg_backend_pid()";
+    let row = client.query_one(question, &[]).await.map_err(errors::of_question)?;
+    let version: i32 = row.get(2);
+    if version < MIN_SERVER_VERSION {
+        return Err(StoreError::refused(format!(
+            "Postgres {} is too old; version 14 is the oldest that works",
+            version / 10_000
+        )));
+    }
+    client.batch_execute(settings).await.map_err(errors::of_question)?;
+    if row.get::<_, &str>(3) == "off" {
+        // An outcome that was answered must not be lost in a crash, whatever the rest of the database is content with.
+        client.batch_execute("set synchronous_commit = on").await.map_err(errors::of_question)?;
+    }
+    Ok(Peer { process: row.get(0), started: row.get(1) })
 }
 
 /// A commit whose wait for a standby was cut short is answered as a success, after this warning.

@@ -24,7 +24,7 @@ impl Side {
         if let Some(session) = kept.as_ref().filter(|session| !session.client.is_closed()) {
             return Ok(Arc::clone(session));
         }
-        let session = Arc::new(Session::for_operators(&self.options).await?);
+        let session = Arc::new(Session::open(&self.options).await?);
         *kept = Some(Arc::clone(&session));
         Ok(session)
     }

@@ -14,23 +14,58 @@ use crate::outcome::Outcome;
 
 /// The statements, prepared on one connection.
 pub(super) struct Statements {
-    pub(super) open: Statement,
+    /// Creates, and fails if somebody else does so at the same moment.
+    pub(super) create: Statement,
+    /// Creates what nobody else does.
+    pub(super) create_carefully: Statement,
+    /// Completes and creates, as most batches do under load: one statement, one commit.
+    pub(super) complete_and_create: Statement,
     pub(super) replace: Statement,
+    /// Completes, and waits a moment for a row that is locked.
+    pub(super) complete: Statement,
+    /// Writes whatever an owner writes, to rows that nobody has locked.
     pub(super) write: Statement,
     pub(super) read: Statement,
 }
 
 impl Statements {
     pub(super) async fn prepare(client: &Client, schema: &Schema) -> Result<Self, Error> {
-        let prepare = async |file| client.prepare(&schema.statement(file)).await;
-        let (open, replace, write, read) = tokio::try_join!(
-            prepare(include_str!("sql/open.sql")),
-            prepare(include_str!("sql/replace.sql")),
-            prepare(include_str!("sql/write.sql")),
-            prepare(include_str!("sql/read.sql")),
+        let prepare = async |statement: String| client.prepare(&statement).await;
+        let create_carefully = schema.statement(include_str!("sql/create.sql"));
+        let create = create_carefully.replace("on conflict (id) do nothing\n", "");
+        let complete = schema.statement(include_str!("sql/complete.sql"));
+        let both = format!(
+            "with completed as (\n{complete}\n), created as (\n{}\n)\n\
+            select *, true from completed union all select *, false from created",
+            shifted(&create, COMPLETE_COLUMNS)
+        );
+        let (create, create_carefully, complete_and_create, replace, complete, write, read) = tokio::try_join!(
+            prepare(create),
+            prepare(create_carefully),
+            prepare(both),
+            prepare(schema.statement(include_str!("sql/replace.sql"))),
+            prepare(complete),
+            prepare(schema.statement(include_str!("sql/write.sql"))),
+            prepare(schema.statement(include_str!("sql/read.sql"))),
         )?;
-        Ok(Self { open, replace, write, read })
+        Ok(Self { create, create_carefully, complete_and_create, replace, complete, write, read })
     }
+}
+
+/// How many parameters `complete.sql` has.
+const COMPLETE_COLUMNS: usize = 7;
+
+/// A statement whose parameters are numbered from further on.
+fn shifted(statement: &str, by: usize) -> String {
+    let mut parts = statement.split('$');
+    let mut shifted = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let (number, rest) = part.split_at(end);
+        let number: usize = number.parse().unwrap_or_default();
+        shifted.push_str(&format!("${}{rest}", number + by));
+    }
+    shifted
 }
 
 /// One parameter of a statement: a value for each item.
@@ -47,8 +82,8 @@ pub(super) fn ids<'a, I>(items: &'a [(Id, I)]) -> Column<'a> {
     Box::new(items.iter().map(|(id, _)| id.as_bytes()).collect::<Vec<&[u8]>>())
 }
 
-/// What `open.sql` is given.
-pub(super) fn open<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
+/// What `create.sql` is given.
+pub(super) fn create<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
     vec![
         ids(items),
         column(items, |ask| ask.token.as_bytes().as_slice()),
@@ -110,12 +145,6 @@ pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
         Action::Abandon { .. } => "abandon",
         Action::Void => "void",
     };
-    fn outcome(item: &Write) -> Option<&Outcome> {
-        match &item.action {
-            Action::Complete { outcome, .. } => Some(outcome),
-            _ => None,
-        }
-    }
     let lease = |item: &Write| match item.action {
         Action::Renew { lease, .. } => Some(Span(lease)),
         _ => None,
@@ -128,14 +157,36 @@ pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
     }
     let mut columns = vec![
         ids(items),
-        column(items, |item| item.token.as_bytes().as_slice()),
-        column(items, |item| item.action.fence().map(|fence| signed(fence.get()))),
+        column(items, token),
+        column(items, fence),
         column(items, action),
         column(items, lease),
         column(items, note),
     ];
-    columns.extend(outcomes(items, outcome));
+    columns.extend(outcomes(items, completed));
     columns
+}
+
+/// What `complete.sql` is given.
+pub(super) fn complete<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
+    let mut columns = vec![ids(items), column(items, token), column(items, fence)];
+    columns.extend(outcomes(items, completed));
+    columns
+}
+
+fn token(item: &Write) -> &[u8] {
+    item.token.as_bytes()
+}
+
+fn fence(item: &Write) -> Option<i64> {
+    item.action.fence().map(|fence| signed(fence.get()))
+}
+
+fn completed(item: &Write) -> Option<&Outcome> {
+    match &item.action {
+        Action::Complete { outcome, .. } => Some(outcome),
+        _ => None,
+    }
 }
 
 /// Status, subtype, headers and body of the items that have an outcome.
@@ -160,4 +211,15 @@ pub(super) fn status(outcome: &Outcome) -> i16 {
 /// Fences and versions count microseconds and writes: they stay far within 63 bits.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_shifted() {
+        assert_eq!(shifted("select $1, $12::int, $2", 7), "select $8, $19::int, $9");
+        assert_eq!(shifted("select 1", 7), "select 1");
+    }
 }

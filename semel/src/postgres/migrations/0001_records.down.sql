@@ -7,3 +7,8 @@ drop function semel.try_complete(text, text, text, text, bigint, integer, bytea,
 drop function semel.complete_record(bytea, bytea, bigint, integer, text, bytea, bytea);
 drop function semel.record_id(text, text, text);
 drop table semel.records;
+drop domain semel.attempt;
+drop domain semel.status;
+drop domain semel.state;
+drop domain semel.token;
+drop domain semel.digest;

@@ -2,47 +2,54 @@
 --
 -- `semel.` stands for the schema everywhere; the store puts the configured name in its place.
 
+-- What a value may be. Domains rather than constraints of the table: Postgres reads the text of those anew for every statement
+-- that writes, which costs more than the rest of a small one.
+create domain semel.digest as bytea check (octet_length(value) = 32);
+create domain semel.token as bytea check (octet_length(value) = 16);
+create domain semel.state as text check (value in ('running', 'done', 'released'));
+create domain semel.status as smallint check (value between 100 and 999);
+create domain semel.attempt as integer check (value > 0);
+
 -- Columns that completion leaves alone come first, those it writes come last: Postgres logs of an update only what lies
--- between the common beginning and the common end of both versions of the row.
+-- between the common beginning and the common end of both versions of the row. What would only repeat another moment is null.
 create table semel.records (
-    fence               bigint      not null check (fence >= 0),
-    created_at          timestamptz not null,
-    expires_at          timestamptz not null,
-    lease_until         timestamptz not null,
-    heartbeat_at        timestamptz not null,
+    fence               bigint          not null,
+    created_at          timestamptz     not null,
+    expires_at          timestamptz     not null,
+    lease_until         timestamptz     not null,
+    heartbeat_at        timestamptz,
     note_at             timestamptz,
-    attempt             integer     not null check (attempt > 0),
-    fingerprint_version smallint    not null,
-    id                  bytea       not null check (octet_length(id) = 32),
-    token               bytea       not null check (octet_length(token) = 16),
-    fingerprint         bytea       not null check (octet_length(fingerprint) = 32),
-    realm               text        not null check (octet_length(realm) between 1 and 255),
-    principal           text        not null check (octet_length(principal) <= 255),
-    key                 text        not null check (octet_length(key) between 1 and 255),
-    operation           text        not null check (octet_length(operation) between 1 and 255),
-    resource            text        not null check (octet_length(resource) <= 2048),
-    owner               text        not null,
+    attempt             semel.attempt   not null,
+    fingerprint_version smallint        not null,
+    id                  semel.digest    not null,
+    token               semel.token     not null,
+    fingerprint         semel.digest    not null,
+    realm               text            not null,
+    principal           text            not null,
+    key                 text            not null,
+    operation           text            not null,
+    resource            text            not null,
+    owner               text            not null,
     note                text,
-    version             bigint      not null check (version > 0),
-    updated_at          timestamptz not null,
+    updated_at          timestamptz,
     finished_at         timestamptz,
-    status              smallint    check (status between 100 and 999),
-    state               text        not null check (state in ('running', 'done', 'released')),
-    subtype             text        check (subtype ~ '^[!-~]([ -~]{0,62}[!-~])?$'),
-    headers             bytea       check (octet_length(headers) <= 1048576),
-    body                bytea       check (octet_length(body) <= 16777216),
+    version             integer         not null,
+    status              semel.status,
+    state               semel.state     not null,
+    subtype             text,
+    headers             bytea,
+    body                bytea,
 
     primary key (id),
 
-    -- An outcome when done, always, and never otherwise. A done record may lack its body, which is then one that
-    -- was over the limit.
+    -- An outcome when done, always, and never otherwise. A done record may lack its body, which was then over the limit.
     constraint outcome_if_done check (
-        case state
-            when 'done' then status is not null and headers is not null and finished_at is not null
-            else status is null and headers is null and finished_at is null and subtype is null and body is null
+        case
+            when state = 'done' then num_nulls(finished_at, status, headers) = 0
+            else num_nonnulls(finished_at, status, subtype, headers, body) = 0
         end
     ),
-    constraint note_with_moment check ((note is null) = (note_at is null))
+    constraint note_with_moment check (num_nulls(note, note_at) <> 1)
 ) with (
     -- Room for the completed version on the page of the running one: the update is heap-only, and no index is touched.
     fillfactor = 50,
@@ -56,6 +63,8 @@ create table semel.records (
 comment on table semel.records is 'One row for each idempotency key, written by semel';
 comment on column semel.records.id is 'Digest of realm, principal and key; see semel.record_id';
 comment on column semel.records.fence is 'Rises with every grant of the key: compare it to refuse a stale writer';
+comment on column semel.records.heartbeat_at is 'Null until the lease is renewed or the key is taken over';
+comment on column semel.records.updated_at is 'Null if nothing changed but that the record was created, and perhaps completed';
 comment on column semel.records.lease_until is 'A running record past this moment is held';
 comment on column semel.records.headers is 'For each: 2 bytes length, name, 4 bytes length, value';
 comment on column semel.records.body is 'Null in a done record: the body was over the limit and is omitted';
@@ -135,7 +144,6 @@ begin
         headers = complete_record.headers,
         body = complete_record.body,
         version = record.version + 1,
-        updated_at = moment,
         finished_at = moment
     where record.id = record_id
         and record.token = complete_record.token
@@ -203,6 +211,13 @@ begin
     ) as header;
     if octet_length(framed) > 65536 + 6 * jsonb_array_length(headers) then
         raise exception 'headers are over the limit of 65536 bytes together' using errcode = 'invalid_parameter_value';
+    end if;
+    if octet_length(body) > 16777216 then
+        raise exception 'body is % bytes long, the limit is 16777216', octet_length(body)
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if subtype !~ '^[!-~]([ -~]{0,62}[!-~])?$' then
+        raise exception 'subtype is not 1 to 64 printable ASCII characters' using errcode = 'invalid_parameter_value';
     end if;
     return semel.complete_record(
         semel.record_id(realm, principal, key), decode(token, 'hex'), fence, status, subtype, framed, body

@@ -6,7 +6,7 @@
 -- $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their versions, $12 owners, $13 leases, $14 retentions or null to keep
 -- the end, $15 whether a new life begins, $16 notes or null to keep the note, $17 statuses, $18 subtypes, $19 headers, $20 bodies
 --
--- One row at least: the clock, and id, fence and end of the lease of what was replaced.
+-- A row for each record that was replaced: the clock, id, fence and end of the lease.
 with
 clock as materialized (
     select clock_timestamp() as now
@@ -14,15 +14,29 @@ clock as materialized (
 expected as materialized (
     select asked.*
     from clock
-    cross join unnest(
-        $1::bytea[], $2::bytea[], $3::bigint[], $4::timestamptz[], $5::bytea[], $6::integer[],
-        $7::text[], $8::text[], $9::text[], $10::bytea[], $11::smallint[], $12::text[], $13::interval[], $14::interval[],
-        $15::boolean[], $16::text[], $17::smallint[], $18::text[], $19::bytea[], $20::bytea[]
-    ) as asked(
-        id, expected_token, expected_version, not_after, token, attempt,
-        state, operation, resource, fingerprint, fingerprint_version, owner, lease, retention,
-        fresh, note, status, subtype, headers, body
-    )
+    cross join (
+        select
+            unnest($1::bytea[]) as id,
+            unnest($2::bytea[]) as expected_token,
+            unnest($3::bigint[]) as expected_version,
+            unnest($4::timestamptz[]) as not_after,
+            unnest($5::bytea[]) as token,
+            unnest($6::integer[]) as attempt,
+            unnest($7::text[]) as state,
+            unnest($8::text[]) as operation,
+            unnest($9::text[]) as resource,
+            unnest($10::bytea[]) as fingerprint,
+            unnest($11::smallint[]) as fingerprint_version,
+            unnest($12::text[]) as owner,
+            unnest($13::interval[]) as lease,
+            unnest($14::interval[]) as retention,
+            unnest($15::boolean[]) as fresh,
+            unnest($16::text[]) as note,
+            unnest($17::smallint[]) as status,
+            unnest($18::text[]) as subtype,
+            unnest($19::bytea[]) as headers,
+            unnest($20::bytea[]) as body
+    ) as asked
     join semel.records as record
         on record.id = asked.id
         and record.token = asked.expected_token
@@ -66,10 +80,7 @@ replaced as (
     where record.id = expected.id
         and record.token = expected.expected_token
         and record.version = expected.expected_version
-    returning record.id, record.fence, record.lease_until
+    returning record.updated_at, record.id, record.fence, record.lease_until
 )
-select
-    clock.now,
-    replaced.*
-from clock
-left join replaced on true
+select *
+from replaced

@@ -7,9 +7,9 @@
 with
 found as (
     select
-        id, version, token, fence, attempt, state, operation, resource, fingerprint, fingerprint_version, owner,
-        lease_until, heartbeat_at, created_at, updated_at, expires_at, finished_at, note_at, note, status, subtype,
-        headers, body, realm, principal, key
+        id, version::bigint, token, fence, attempt, state, operation, resource, fingerprint, fingerprint_version, owner,
+        lease_until, coalesce(heartbeat_at, created_at), created_at, coalesce(finished_at, updated_at, created_at),
+        expires_at, finished_at, note_at, note, status, subtype, headers, body, realm, principal, key
     from semel.records
     where case $1::text
             when 'running' then state = 'running' and lease_until > now()

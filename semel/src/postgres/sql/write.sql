@@ -5,20 +5,26 @@
 -- $1 ids, in order and without repeats, $2 tokens, $3 fences or null, $4 actions (renew, complete, release, abandon, void), $5 leases of
 -- renewals, $6 notes, $7 statuses, $8 subtypes, $9 headers, $10 bodies
 --
--- One row at least: the clock, and the id of what was written.
+-- A row for each record that was written: the clock and the id.
 with
 clock as materialized (
     select clock_timestamp() as now
 ),
 owned as materialized (
     select asked.*
-    from unnest(
-        $1::bytea[], $2::bytea[], $3::bigint[], $4::text[], $5::interval[],
-        $6::text[], $7::smallint[], $8::text[], $9::bytea[], $10::bytea[]
-    ) as asked(
-        id, token, fence, action, lease,
-        note, status, subtype, headers, body
-    )
+    from (
+        select
+            unnest($1::bytea[]) as id,
+            unnest($2::bytea[]) as token,
+            unnest($3::bigint[]) as fence,
+            unnest($4::text[]) as action,
+            unnest($5::interval[]) as lease,
+            unnest($6::text[]) as note,
+            unnest($7::smallint[]) as status,
+            unnest($8::text[]) as subtype,
+            unnest($9::bytea[]) as headers,
+            unnest($10::bytea[]) as body
+    ) as asked
     join semel.records as record
         on record.id = asked.id
         and record.token = asked.token
@@ -55,10 +61,7 @@ written as (
         and record.token = owned.token
         and record.fence = coalesce(owned.fence, record.fence)
         and record.state = 'running'
-    returning record.id
+    returning record.updated_at, record.id
 )
-select
-    clock.now,
-    written.id
-from clock
-left join written on true
+select *
+from written

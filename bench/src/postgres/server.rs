@@ -1,0 +1,98 @@
+//! The server that is measured, and what it says about itself.
+
+use anyhow::{Context, Result, ensure};
+use tokio_postgres::{Client, NoTls};
+use xtask::servers::Servers;
+
+/// A durable server, and a connection to ask it about itself.
+pub(super) struct Server {
+    pub(super) url: String,
+    client: Client,
+    _own: Option<Servers>,
+}
+
+impl Server {
+    /// The server of a URL, or one of our own.
+    pub(super) async fn start(url: Option<&str>) -> Result<Self> {
+        let (url, own) = match url {
+            Some(url) => (url.to_owned(), None),
+            None => {
+                // Room for the ten million rows, and no checkpoint in the middle of a figure.
+                let settings = [
+                    "shared_buffers=2GB",
+                    "max_wal_size=16GB",
+                    "checkpoint_timeout=1h",
+                    "track_io_timing=on",
+                ];
+                let own = Servers::postgres(&settings).context("could not start a server to measure")?;
+                (own.url().to_owned(), Some(own))
+            }
+        };
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
+        tokio::spawn(connection);
+        for setting in ["fsync", "synchronous_commit"] {
+            let value: String = client.query_one(&format!("show {setting}"), &[]).await?.get(0);
+            ensure!(
+                value == "on",
+                "{setting} is {value}: figures of a server that forgets are worth nothing"
+            );
+        }
+        let version: String = client.query_one("show server_version", &[]).await?.get(0);
+        println!("Postgres {version}, fsync and synchronous_commit on");
+        Ok(Self { url, client, _own: own })
+    }
+
+    /// How many bytes were written to the log so far.
+    pub(super) async fn log_bytes(&self) -> Result<f64> {
+        let question = "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8";
+        Ok(self.client.query_one(question, &[]).await?.get(0))
+    }
+
+    /// How often the table of a schema was read from end to end, and how often through its index.
+    pub(super) async fn scans(&self, schema: &str) -> Result<(i64, i64)> {
+        // Backends report what they did when they have been idle for a second at the latest.
+        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+        let question = "
+            select seq_scan, idx_scan
+            from pg_stat_user_tables
+            where schemaname = $1 and relname = 'records'";
+        let row = self.client.query_one(question, &[&schema]).await?;
+        Ok((row.get(0), row.get(1)))
+    }
+
+    pub(super) async fn run(&self, script: &str) -> Result<()> {
+        self.client.batch_execute(script).await.with_context(|| script.to_owned())
+    }
+
+    /// Adds so many done records with random ids.
+    pub(super) async fn fill(&self, schema: &str, rows: u64, expired: bool) -> Result<()> {
+        println!("  (filling {schema} with {rows} records …)");
+        let kept = if expired { "interval '-1 minute'" } else { "interval '1 day'" };
+        // With the index and durable commits it would take hours; what is there in the end is the same.
+        let steps = [
+            "set synchronous_commit = off".to_owned(),
+            format!("alter table {schema}.records drop constraint records_pkey"),
+            format!(
+                "insert into {schema}.records (
+                    id, version, token, fence, attempt, state, realm, principal, key, operation, resource, fingerprint,
+                    fingerprint_version, owner, lease_until, heartbeat_at, created_at, updated_at, expires_at, finished_at,
+                    status, headers, body
+                )
+                select
+                    sha256(int8send(n) || '{schema}'), 2, substr(sha256(int8send(n)), 1, 16), 1, 1, 'done', 'bench', '',
+                    gen_random_uuid()::text, 'POST /charges', '', sha256('1'), 1, 'bench-1', now(), now(), now(), now(),
+                    now() + {kept}, now(), 200, '', convert_to(repeat('x', 200), 'UTF8')
+                from generate_series(1, {rows}) as n"
+            ),
+            "set maintenance_work_mem = '1GB'".to_owned(),
+            format!("alter table {schema}.records add primary key (id)"),
+            format!("vacuum (analyze) {schema}.records"),
+            "checkpoint".to_owned(),
+            "reset synchronous_commit".to_owned(),
+        ];
+        for step in steps {
+            self.run(&step).await?;
+        }
+        Ok(())
+    }
+}

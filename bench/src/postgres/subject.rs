@@ -1,0 +1,188 @@
+//! Who is measured: semel, one statement per call, and cratestack.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use async_trait::async_trait;
+use cratestack_core::{IdempotencyStore, ReservationOutcome};
+use cratestack_sqlx::SqlxIdempotencyStore;
+use cratestack_sqlx::sqlx::pool::PoolOptions;
+use semel::{
+    Ack, Ask, Claim, Durability, Intent, Key, Outcome, Owner, PostgresOptions, PostgresStore, Store,
+    Takeover, Terms, Token,
+};
+use tokio_postgres::{Client, NoTls, Statement};
+
+/// How many connections those have that hold one for each call.
+pub(super) const POOL: usize = 16;
+/// As large as a small JSON answer.
+pub(super) const BODY_BYTES: usize = 200;
+
+/// Somebody who makes operations idempotent.
+#[async_trait]
+pub(super) trait Subject: Send + Sync + 'static {
+    fn name(&self) -> &'static str;
+
+    /// Claims a new key and records its outcome.
+    async fn first(&self, key: &str) -> Result<()>;
+
+    /// Asks for a key that has an outcome, and reads it.
+    async fn replay(&self, key: &str) -> Result<()>;
+}
+
+pub(super) struct Semel {
+    pub(super) store: PostgresStore,
+    intent: Intent,
+}
+
+impl Semel {
+    pub(super) async fn connect(url: &str, connections: usize, schema: &str) -> Result<Self> {
+        let options = PostgresOptions::new(url)?.with_schema(schema)?.with_connections(connections)?;
+        let store = options.connect().await?;
+        store.migrate().await?;
+        Ok(Self { store, intent: Intent::of("POST /charges", "", &1)? })
+    }
+
+    pub(super) async fn claim(&self, key: &str) -> Result<Claim> {
+        let ask = Ask {
+            key: Key::new("bench", key)?,
+            intent: self.intent.clone(),
+            token: Token::random(),
+            owner: Owner::new("bench-1"),
+            terms: Terms::DEFAULT,
+            takeover: Takeover::Never,
+            durability: Durability::Full,
+            not_after: self.store.now().await?.after(Duration::from_secs(60)),
+        };
+        Ok(self.store.claim(&ask).await?)
+    }
+}
+
+#[async_trait]
+impl Subject for Semel {
+    fn name(&self) -> &'static str {
+        "semel"
+    }
+
+    async fn first(&self, key: &str) -> Result<()> {
+        let Claim::Granted(lease) = self.claim(key).await? else { bail!("{key} was not granted") };
+        let outcome = Outcome::new(200)?.with_body(vec![b'x'; BODY_BYTES])?;
+        ensure!(self.store.complete(&lease, &outcome).await? == Ack::Applied, "{key} was not completed");
+        Ok(())
+    }
+
+    async fn replay(&self, key: &str) -> Result<()> {
+        let Claim::Done(outcome) = self.claim(key).await? else { bail!("{key} is not done") };
+        ensure!(outcome.body().is_some_and(|body| body.len() == BODY_BYTES), "{key} has another body");
+        Ok(())
+    }
+}
+
+/// The same table, with one statement for each call over a pool: what most libraries do.
+pub(super) struct PerCall {
+    pool: Vec<Arc<Connection>>,
+    next: AtomicUsize,
+}
+
+struct Connection {
+    client: Client,
+    claim: Statement,
+    complete: Statement,
+    free: tokio::sync::Mutex<()>,
+}
+
+impl PerCall {
+    pub(super) async fn connect(url: &str, schema: &str) -> Result<Self> {
+        let _migrated = Semel::connect(url, 1, schema).await?;
+        let mut pool = Vec::new();
+        for _ in 0..POOL {
+            let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+            tokio::spawn(connection);
+            client.batch_execute(&format!("set search_path = {schema}")).await?;
+            let claim = client.prepare(include_str!("per_call_claim.sql")).await?;
+            let complete = client.prepare(include_str!("per_call_complete.sql")).await?;
+            pool.push(Arc::new(Connection { client, claim, complete, free: tokio::sync::Mutex::new(()) }));
+        }
+        Ok(Self { pool, next: AtomicUsize::new(0) })
+    }
+
+    fn connection(&self) -> &Connection {
+        &self.pool[self.next.fetch_add(1, Ordering::Relaxed) % POOL]
+    }
+
+    async fn claim(&self, key: &str, token: &[u8]) -> Result<Option<Vec<u8>>> {
+        let connection = self.connection();
+        let _in_use = connection.free.lock().await;
+        let row = connection.client.query_one(&connection.claim, &[&key, &token]).await?;
+        Ok(row.get(0))
+    }
+}
+
+#[async_trait]
+impl Subject for PerCall {
+    fn name(&self) -> &'static str {
+        "per call"
+    }
+
+    async fn first(&self, key: &str) -> Result<()> {
+        let token = Token::random();
+        ensure!(self.claim(key, token.as_bytes()).await?.is_none(), "{key} was not granted");
+        let connection = self.connection();
+        let _in_use = connection.free.lock().await;
+        let body = [b'x'; BODY_BYTES];
+        let written = connection
+            .client
+            .execute(&connection.complete, &[&key, &token.as_bytes().as_slice(), &body.as_slice()])
+            .await?;
+        ensure!(written == 1, "{key} was not completed");
+        Ok(())
+    }
+
+    async fn replay(&self, key: &str) -> Result<()> {
+        let body = self.claim(key, Token::random().as_bytes()).await?;
+        ensure!(body.is_some_and(|body| body.len() == BODY_BYTES), "{key} has another body");
+        Ok(())
+    }
+}
+
+/// The outside reference.
+pub(super) struct Cratestack(SqlxIdempotencyStore);
+
+impl Cratestack {
+    pub(super) async fn connect(url: &str) -> Result<Self> {
+        let pool =
+            PoolOptions::new().max_connections(POOL as u32).min_connections(POOL as u32).connect(url).await?;
+        let store = SqlxIdempotencyStore::new(pool);
+        store.ensure_schema().await.map_err(|e| anyhow::anyhow!("{e:?}"))?;
+        Ok(Self(store))
+    }
+
+    async fn reserve(&self, key: &str) -> Result<ReservationOutcome> {
+        let expires_at = SystemTime::now() + Duration::from_secs(24 * 3600);
+        let reserved = self.0.reserve_or_fetch("bench", key, [7; 32], expires_at).await;
+        reserved.map_err(|e| anyhow::anyhow!("{e:?}")).context("could not reserve")
+    }
+}
+
+#[async_trait]
+impl Subject for Cratestack {
+    fn name(&self) -> &'static str {
+        "cratestack-sqlx"
+    }
+
+    async fn first(&self, key: &str) -> Result<()> {
+        let ReservationOutcome::Reserved { token } = self.reserve(key).await? else {
+            bail!("{key} was not granted")
+        };
+        let done = self.0.complete("bench", key, token, 200, b"", &[b'x'; BODY_BYTES]).await;
+        done.map_err(|e| anyhow::anyhow!("{e:?}"))
+    }
+
+    async fn replay(&self, key: &str) -> Result<()> {
+        let ReservationOutcome::Replay(record) = self.reserve(key).await? else { bail!("{key} is not done") };
+        ensure!(record.response_body.len() == BODY_BYTES, "{key} has another body");
+        Ok(())
+    }
+}

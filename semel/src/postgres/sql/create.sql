@@ -1,0 +1,41 @@
+-- Creates the record of each claim whose key has none.
+--
+-- A claim after its `not_after` creates nothing, and so does one whose key has a record: that one is neither locked nor written.
+-- Rows are created in the order given, so that two batches never wait for each other in a circle.
+--
+-- The committer first sends it without the line `on conflict`, which makes Postgres log more; then somebody else who creates
+-- the same record at the same moment is a unique violation, and it is sent as it is here.
+--
+-- $1 ids, in order and without repeats, $2 tokens, $3 realms, $4 principals, $5 keys, $6 operations, $7 resources, $8 fingerprints,
+-- $9 their versions, $10 owners, $11 leases, $12 retentions, $13 not_after
+--
+-- A row for each record that was created: the clock and the id.
+insert into semel.records (
+    id, version, token, fence, attempt, state, realm, principal, key, operation, resource, fingerprint,
+    fingerprint_version, owner, lease_until, created_at, expires_at
+)
+select
+    asked.id, 1, asked.token, extract(epoch from clock.now) * 1000000, 1, 'running', asked.realm, asked.principal,
+    asked.key, asked.operation, asked.resource, asked.fingerprint, asked.fingerprint_version, asked.owner,
+    clock.now + asked.lease, clock.now, clock.now + asked.retention
+from (select clock_timestamp() as now) as clock
+cross join (
+    select
+        unnest($1::bytea[]) as id,
+        unnest($2::bytea[]) as token,
+        unnest($3::text[]) as realm,
+        unnest($4::text[]) as principal,
+        unnest($5::text[]) as key,
+        unnest($6::text[]) as operation,
+        unnest($7::text[]) as resource,
+        unnest($8::bytea[]) as fingerprint,
+        unnest($9::smallint[]) as fingerprint_version,
+        unnest($10::text[]) as owner,
+        unnest($11::interval[]) as lease,
+        unnest($12::interval[]) as retention,
+        unnest($13::timestamptz[]) as not_after
+) as asked
+where clock.now <= asked.not_after
+    and not exists (select from semel.records as record where record.id = asked.id)
+on conflict (id) do nothing
+returning created_at, id
