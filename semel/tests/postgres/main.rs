@@ -3,3 +3,7 @@
 mod place;
 
 mod contract;
+mod transactions;
+mod locked;
+mod completion;
+mod transactional;
