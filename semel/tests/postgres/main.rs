@@ -7,3 +7,7 @@ mod transactions;
 mod locked;
 mod completion;
 mod transactional;
+mod schema;
+mod constraints;
+mod ids;
+mod outcomes;
