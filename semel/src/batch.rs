@@ -214,12 +214,14 @@ impl<C: Committer> Lanes<C> {
     fn take(&mut self) -> Vec<Job<C>> {
         let mut jobs = Vec::with_capacity((self.owners.len() + self.claims.len()).min(MAX_BATCH));
         let mut bytes = 0;
-        while jobs.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
-            let Some(job) = self.owners.pop_front().or_else(|| self.claims.pop_front()) else {
+        while jobs.len() < MAX_BATCH {
+            let lane = if self.owners.is_empty() { &mut self.claims } else { &mut self.owners };
+            let Some(next) = lane.front() else { break };
+            bytes += C::weight(&next.question);
+            if bytes > MAX_BATCH_BYTES && !jobs.is_empty() {
                 break;
-            };
-            bytes += C::weight(&job.question);
-            jobs.push(job);
+            }
+            jobs.extend(lane.pop_front());
         }
         jobs
     }
