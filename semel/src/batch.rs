@@ -227,6 +227,13 @@ impl<C: Committer> Lanes<C> {
     }
 }
 
+/// What goes out together.
+struct Part<C: Committer> {
+    jobs: Vec<Job<C>>,
+    /// Whether it was sent before and may have been applied then, by itself or as part of something larger.
+    lost: bool,
+}
+
 struct Worker<C: Committer> {
     queue: Arc<Queue<C>>,
     committer: C,
@@ -241,13 +248,15 @@ impl<C: Committer> Worker<C> {
         while let Some(jobs) = self.queue.next().await {
             let (apart, together): (Vec<_>, Vec<_>) =
                 jobs.into_iter().partition(|job| C::is_apart(&job.question));
-            let mut parts = vec![apart, together];
-            while let Some(mut jobs) = parts.pop() {
-                jobs.retain(|job| !job.reply.is_closed());
-                if jobs.is_empty() {
+            let mut parts = vec![Part { jobs: apart, lost: false }, Part { jobs: together, lost: false }];
+            while let Some(mut part) = parts.pop() {
+                part.jobs.retain(|job| !job.reply.is_closed());
+                if part.jobs.is_empty() {
                     continue;
                 }
-                match self.send(&jobs).await {
+                let sent = self.send(&mut part).await;
+                let Part { mut jobs, lost } = part;
+                match sent {
                     Ok(answers) => {
                         for (job, answer) in jobs.into_iter().zip(answers) {
                             let _gone = job.reply.send(answer);
@@ -255,9 +264,14 @@ impl<C: Committer> Worker<C> {
                     }
                     Err(Failed::Refused(_)) if jobs.len() > 1 => {
                         let rest = jobs.split_off(jobs.len() / 2);
-                        parts.extend([rest, jobs]);
+                        parts.extend([rest, jobs].map(|jobs| Part { jobs, lost }));
                     }
                     Err(Failed::Refused(error) | Failed::Again(error) | Failed::Lost(error)) => {
+                        let error = if lost && !error.is_unknown() {
+                            StoreError::unknown(error.to_string()).with_source(error)
+                        } else {
+                            error
+                        };
                         for job in jobs {
                             let _gone = job.reply.send(Err(error.clone()));
                         }
@@ -269,12 +283,11 @@ impl<C: Committer> Worker<C> {
 
     /// Sends a batch until it is answered or refused, or the patience ends. Once it may have been applied, only an
     /// answer can tell; without one the outcome is unknown.
-    async fn send(&mut self, jobs: &[Job<C>]) -> Result<Vec<Result<C::Answer, StoreError>>, Failed> {
-        let questions: Vec<&C::Question> = jobs.iter().map(|job| &job.question).collect();
+    async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Result<C::Answer, StoreError>>, Failed> {
+        let questions: Vec<&C::Question> = part.jobs.iter().map(|job| &job.question).collect();
         let began = Instant::now();
         // While the other side is down, a batch is not worth as many tries as the one that found out.
         let tries = if self.failures == 0 { MAX_TRIES } else { 1 };
-        let mut lost = false;
         let mut tried = 0;
         loop {
             if let Some(rested) = self.rested.take() {
@@ -297,19 +310,14 @@ impl<C: Committer> Worker<C> {
                 }
                 Failed::Again(error) => error,
                 Failed::Lost(error) => {
-                    lost = true;
+                    part.lost = true;
                     error
                 }
             };
             self.pause();
             tried += 1;
             if tried >= tries || began.elapsed() >= MAX_TRYING || !error.is_transient() {
-                let message = error.to_string();
-                return Err(if lost {
-                    Failed::Lost(StoreError::unknown(message).with_source(error))
-                } else {
-                    Failed::Again(error)
-                });
+                return Err(Failed::Again(error));
             }
         }
     }
@@ -320,3 +328,6 @@ impl<C: Committer> Worker<C> {
         self.rested = Some(Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0)));
     }
 }
+
+#[cfg(test)]
+mod tests;
