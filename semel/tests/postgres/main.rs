@@ -11,3 +11,6 @@ mod schema;
 mod constraints;
 mod ids;
 mod outcomes;
+mod races;
+mod pruning;
+mod listing;
