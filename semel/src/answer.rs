@@ -69,18 +69,20 @@ impl Ack {
         matches!(self, Self::Applied | Self::Repeated)
     }
 
-    /// Nothing if the write stands, so that `?` leaves a transaction whose lease was lost before it commits.
+    /// Nothing if this very write was applied, so that `?` leaves a transaction before it commits an effect to which no
+    /// outcome belongs: the lease was lost, or an earlier transaction has recorded the outcome with an effect of its own.
     ///
     /// # Errors
-    /// [`LeaseLost`] if it does not.
+    /// [`LeaseLost`] if it was not, also if it was only repeated.
     pub fn applied(self) -> Result<(), LeaseLost> {
-        if self.stands() { Ok(()) } else { Err(LeaseLost(self)) }
+        if self == Self::Applied { Ok(()) } else { Err(LeaseLost(self)) }
     }
 }
 
-/// The write was not applied, as its lease is no longer the one that counts. Roll back what belongs to it.
+/// The write was not applied: its lease is no longer the one that counts, or has had its outcome before. Roll back what
+/// belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the lease was lost before its outcome was recorded ({0:?})")]
+#[error("the outcome was not recorded by this write ({0:?})")]
 pub struct LeaseLost(pub Ack);
 
 /// What became of a void.

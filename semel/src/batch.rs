@@ -319,14 +319,18 @@ impl<C: Committer> Lanes<C> {
         let mut bytes = 0;
         let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
         for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
-            while jobs.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
+            while jobs.len() < MAX_BATCH {
                 let Some(job) = lane.pop_front() else { break };
                 if self.busy.contains(&C::subject(&job.question)) {
                     left.push_back(job);
-                } else {
-                    bytes += C::weight(&job.question);
-                    jobs.push(job);
+                    continue;
                 }
+                bytes += C::weight(&job.question);
+                if bytes > MAX_BATCH_BYTES && !jobs.is_empty() {
+                    left.push_back(job);
+                    break;
+                }
+                jobs.push(job);
             }
             while let Some(job) = left.pop_back() {
                 lane.push_front(job);
@@ -334,6 +338,13 @@ impl<C: Committer> Lanes<C> {
         }
         jobs
     }
+}
+
+/// What goes out together.
+struct Part<C: Committer> {
+    jobs: Vec<Job<C>>,
+    /// Whether it was sent before and may have been applied then, by itself or as part of something larger.
+    lost: bool,
 }
 
 struct Worker<C: Committer> {
@@ -363,13 +374,15 @@ impl<C: Committer> Worker<C> {
         let mut served = Served::Settled;
         let (apart, together): (Vec<_>, Vec<_>) =
             jobs.into_iter().partition(|job| C::is_apart(&job.question));
-        let mut parts = vec![apart, together];
-        while let Some(mut jobs) = parts.pop() {
-            jobs.retain(|job| !job.reply.is_closed());
-            if jobs.is_empty() {
+        let mut parts = vec![Part { jobs: apart, lost: false }, Part { jobs: together, lost: false }];
+        while let Some(mut part) = parts.pop() {
+            part.jobs.retain(|job| !job.reply.is_closed());
+            if part.jobs.is_empty() {
                 continue;
             }
-            match self.send(&jobs).await {
+            let sent = self.send(&mut part).await;
+            let Part { mut jobs, lost } = part;
+            match sent {
                 Ok(answers) => {
                     for (job, answer) in jobs.into_iter().zip(answers) {
                         job.answer(answer);
@@ -377,13 +390,13 @@ impl<C: Committer> Worker<C> {
                 }
                 Err(Failed::Refused(_)) if jobs.len() > 1 => {
                     let rest = jobs.split_off(jobs.len() / 2);
-                    parts.extend([rest, jobs]);
+                    parts.extend([rest, jobs].map(|jobs| Part { jobs, lost }));
                 }
-                Err(failed) => {
-                    if matches!(failed, Failed::Lost(_)) {
+                Err(Failed::Refused(mut error) | Failed::Again(mut error) | Failed::Lost(mut error)) => {
+                    if lost {
                         served = Served::PerhapsApplied;
+                        error = StoreError::unknown(error.to_string()).with_source(error);
                     }
-                    let (Failed::Refused(error) | Failed::Again(error) | Failed::Lost(error)) = failed;
                     jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
                 }
             }
@@ -407,12 +420,11 @@ impl<C: Committer> Worker<C> {
 
     /// Sends a batch until it is answered or refused, or the patience ends. Once it may have been applied, only an
     /// answer can tell; without one the outcome is unknown.
-    async fn send(&mut self, jobs: &[Job<C>]) -> Result<Vec<Result<C::Answer, StoreError>>, Failed> {
-        let questions: Vec<&C::Question> = jobs.iter().map(|job| &job.question).collect();
+    async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Result<C::Answer, StoreError>>, Failed> {
+        let questions: Vec<&C::Question> = part.jobs.iter().map(|job| &job.question).collect();
         let began = Instant::now();
         // While the other side is down, a batch is not worth as many tries as the one that found out.
         let tries = if self.failures == 0 { MAX_TRIES } else { 1 };
-        let mut lost = false;
         let mut tried = 0;
         loop {
             self.rest().await;
@@ -433,19 +445,14 @@ impl<C: Committer> Worker<C> {
                 }
                 Failed::Again(error) => error,
                 Failed::Lost(error) => {
-                    lost = true;
+                    part.lost = true;
                     error
                 }
             };
             self.pause();
             tried += 1;
             if tried >= tries || began.elapsed() >= MAX_TRYING || !error.is_transient() {
-                let message = error.to_string();
-                return Err(if lost {
-                    Failed::Lost(StoreError::unknown(message).with_source(error))
-                } else {
-                    Failed::Again(error)
-                });
+                return Err(Failed::Again(error));
             }
         }
     }
@@ -463,3 +470,6 @@ impl<C: Committer> Worker<C> {
         self.rested = Some(Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0)));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ impl Operator {
         let after = query.after.as_ref().map(position).transpose()?;
         let id = whole_key(query)?;
         let limit = i64::from(query.limit) + 1;
-        let session = self.side.session().await?;
+        let session = self.side.checked().await?;
         let statement = self.side.statement(include_str!("sql/scan.sql"));
         let rows = session
             .client
@@ -92,7 +92,7 @@ impl Operator {
         {
             return Ok(*stats);
         }
-        let session = self.side.session().await?;
+        let session = self.side.checked().await?;
         let began = Instant::now();
         let statement = self.side.statement(include_str!("sql/stats.sql"));
         let row = session.client.query_one(&statement, &[]).await.map_err(errors::of_question)?;

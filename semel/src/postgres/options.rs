@@ -89,7 +89,7 @@ impl PostgresOptions {
     /// The schema that holds the records; `semel` unless set.
     ///
     /// # Errors
-    /// Refused if Postgres would not take the name.
+    /// Refused if Postgres would not take the name, or it has an apostrophe, a backslash, `$$` or control characters.
     pub fn with_schema(self, name: &str) -> Result<Self, StoreError> {
         Ok(Self { schema: Schema::new(name)?, ..self })
     }

@@ -28,7 +28,7 @@ impl Sweeper {
 
     /// Removes as many as asked for, or all there are in one round.
     pub(super) async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
-        let session = self.side.session().await?;
+        let session = self.side.checked().await?;
         let pages = self.side.statement(include_str!("sql/pages.sql"));
         let pages: i64 = session.client.query_one(&pages, &[]).await.map_err(errors::of_question)?.get(0);
         let sweep = session.client.prepare(&self.side.statement(include_str!("sql/prune.sql"))).await;

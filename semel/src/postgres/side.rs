@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
+use super::migrate;
 use super::options::PostgresOptions;
-use super::session::Session;
+use super::session::{Session, within};
 use crate::error::StoreError;
 
 pub(super) struct Side {
@@ -26,6 +27,14 @@ impl Side {
         }
         let session = Arc::new(Session::open(&self.options).await?);
         *kept = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// The same, if the schema is there and fits. Asked each time: a newer semel may have migrated it since, and whoever
+    /// lists, counts or prunes does so seldom enough.
+    pub(super) async fn checked(&self) -> Result<Arc<Session>, StoreError> {
+        let session = self.session().await?;
+        within(self.options.timeout, migrate::check(&session.client, &self.options.schema)).await?;
         Ok(session)
     }
 

@@ -18,9 +18,13 @@ impl Schema {
     const MAX_BYTES: usize = 63;
 
     pub(super) fn new(name: &str) -> Result<Self, StoreError> {
-        if name.is_empty() || name.len() > Self::MAX_BYTES || name.contains('\0') || name.starts_with("pg_") {
+        // The name also gets into comments, texts and bodies of functions, which it must not end.
+        let unfit = |c: char| c.is_control() || c == '\'' || c == '\\';
+        let bad = name.is_empty() || name.len() > Self::MAX_BYTES || name.starts_with("pg_");
+        if bad || name.contains(unfit) || name.contains("$$") {
             return Err(StoreError::refused(format!(
-                "{name:?} is no name for a schema: 1 to {} bytes, no NUL, not beginning with pg_",
+                "{name:?} is no name for a schema: 1 to {} bytes, no control characters, no apostrophe, backslash or $$, not \
+                 beginning with pg_",
                 Self::MAX_BYTES
             )));
         }
@@ -31,18 +35,21 @@ impl Schema {
         &self.name
     }
 
-    /// A statement as it is in its file, with this schema in the place of `semel`, and without the header that explains it:
-    /// `pg_stat_activity` shows the first kilobyte, and that should be the statement.
+    /// The statement of a file, with this schema in the place of `semel`.
     pub(super) fn statement(&self, file: &str) -> String {
-        let mut lines = file.lines().skip_while(|line| line.starts_with("--"));
-        let text = lines.by_ref().collect::<Vec<_>>().join("\n");
-        self.script(&text)
+        self.script(&without_header(file))
     }
 
     /// A whole script with this schema in the place of `semel`.
     pub(super) fn script(&self, file: &str) -> String {
         file.replace("semel.", &format!("{self}."))
     }
+}
+
+/// A statement without the header that explains it: `pg_stat_activity` shows the first kilobyte, and that should be the
+/// statement.
+pub(super) fn without_header(file: &str) -> String {
+    file.lines().skip_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
 impl fmt::Display for Schema {
@@ -66,7 +73,7 @@ mod tests {
         let schema = Schema::new(r#"odd "name""#).unwrap();
         let file = "-- Reads semel.records.\n--\n\nselect 1\nfrom semel.records";
         assert_eq!(schema.statement(file), "\nselect 1\nfrom \"odd \"\"name\"\"\".records");
-        for bad in ["", "pg_semel", "a\0b", &"x".repeat(64)] {
+        for bad in ["", "pg_semel", "a\0b", "a\nb", "o'clock", "a\\b", "a$$b", &"x".repeat(64)] {
             assert!(Schema::new(bad).is_err(), "{bad}");
         }
     }

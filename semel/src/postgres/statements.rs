@@ -4,7 +4,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
 
 use super::id::Id;
-use super::sql::Schema;
+use super::sql::{Schema, without_header};
 use super::values::{Moment, Span};
 use crate::ask::Ask;
 use crate::change::{Action, DraftState, Replace, Write};
@@ -30,10 +30,10 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) async fn prepare(client: &Client, schema: &Schema) -> Result<Self, Error> {
-        let prepare = async |statement: String| client.prepare(&statement).await;
-        let create_carefully = schema.statement(include_str!("sql/create.sql"));
+        let prepare = async |statement: String| client.prepare(&schema.script(&statement)).await;
+        let create_carefully = without_header(include_str!("sql/create.sql"));
         let create = create_carefully.replace("on conflict (id) do nothing\n", "");
-        let complete = schema.statement(include_str!("sql/complete.sql"));
+        let complete = without_header(include_str!("sql/complete.sql"));
         let both = format!(
             "with completed as (\n{complete}\n), created as (\n{}\n)\n\
             select *, true from completed union all select *, false from created",
@@ -43,10 +43,10 @@ impl Statements {
             prepare(create),
             prepare(create_carefully),
             prepare(both),
-            prepare(schema.statement(include_str!("sql/replace.sql"))),
+            prepare(without_header(include_str!("sql/replace.sql"))),
             prepare(complete),
-            prepare(schema.statement(include_str!("sql/write.sql"))),
-            prepare(schema.statement(include_str!("sql/read.sql"))),
+            prepare(without_header(include_str!("sql/write.sql"))),
+            prepare(without_header(include_str!("sql/read.sql"))),
         )?;
         Ok(Self { create, create_carefully, complete_and_create, replace, complete, write, read })
     }

@@ -45,7 +45,9 @@ impl PostgresStore {
     /// Records the outcome in a transaction of the caller's, together with the effect: both are committed, or neither.
     ///
     /// The transaction must be one of the same database. It waits for nobody but a renewal of the same lease. If it is rolled
-    /// back, the key is still running, and its owner may try again. For [`Policy::transactional`](crate::Policy::transactional).
+    /// back, the key is still running, and its owner may try again. If its commit was not answered, whoever tries again is
+    /// told [`Ack::Repeated`] should it have been made: the effect is there already. For
+    /// [`Policy::transactional`](crate::Policy::transactional).
     ///
     /// ```no_run
     /// # async fn book(store: &semel::PostgresStore, client: &mut tokio_postgres::Client, lease: semel::Lease)

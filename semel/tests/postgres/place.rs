@@ -51,6 +51,32 @@ impl Place {
     pub(crate) fn quoted(&self) -> String {
         format!("\"{}\"", self.schema.replace('"', "\"\""))
     }
+
+    /// Ends a server process, and waits until it is gone.
+    pub(crate) async fn kill(&self, pid: i32) {
+        let client = self.client().await;
+        let kill = "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1";
+        while !client.query(kill, &[&pid]).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The server process behind a connection.
+pub(crate) async fn pid(client: &Client) -> i32 {
+    client.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0)
+}
+
+/// Lets the lease of a key be over, as if its owner had been silent for that long.
+pub(crate) async fn end_lease(client: &Client, key: &Key) {
+    let end = "update records set lease_until = clock_timestamp() where key = $1";
+    assert_eq!(client.execute(end, &[&key.value()]).await.unwrap(), 1);
+}
+
+/// Another process takes the key over, whose lease is made to be over first.
+pub(crate) async fn taken_over(client: &Client, store: &impl Store, key: &Key) -> Lease {
+    end_lease(client, key).await;
+    granted(store, &Ask { takeover: Takeover::WhenOver, ..ask(store, key.value()).await }).await
 }
 
 /// A claim of this key by somebody new.

@@ -225,8 +225,8 @@ begin
 end
 $$;
 
--- As try_complete, but whoever does not have the key any more gets an error, which undoes the whole transaction: an
--- effect whose outcome is not recorded must not stay.
+-- As try_complete, but whatever is not applied is an error, which undoes the whole transaction: an effect whose outcome is
+-- not recorded must not stay, nor a second effect of the same outcome.
 create function semel.complete(
     realm text,
     principal text,
@@ -245,10 +245,10 @@ as $$
 declare
     answer text := semel.try_complete(realm, principal, key, token, fence, status, body, headers, subtype);
 begin
-    if answer not in ('applied', 'repeated') then
+    if answer <> 'applied' then
         raise exception 'the outcome was not recorded: %', answer
             using errcode = 'SM409',
-                hint = 'Another attempt has the key, or had. Roll back, and answer with what is recorded.';
+                hint = 'Another attempt has the key, or there is an outcome. Roll back, and answer with what is recorded.';
     end if;
     return answer;
 end

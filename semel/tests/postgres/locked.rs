@@ -1,0 +1,93 @@
+//! A row that a user's transaction has locked: nobody waits for it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, Takeover};
+use tokio::time::timeout;
+use tokio_postgres::Client;
+
+use crate::place::{Place, ask, end_lease, granted};
+
+/// For what writes nothing, and so does not wait for the disk. Who waited for the lock would do so for a second at least.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+fn outcome() -> Outcome {
+    Outcome::json("charged").unwrap()
+}
+
+/// What is answered without waiting.
+async fn at_once<T>(answer: impl Future<Output = T>) -> T {
+    timeout(AT_ONCE, answer).await.expect("it waited for somebody's transaction")
+}
+
+/// A key whose lease is over while its outcome is recorded, but not committed yet.
+async fn locked(store: &PostgresStore, client: &mut Client, commit: impl AsyncFnOnce(&Lease)) -> Lease {
+    let lease = granted(store, &ask(store, "locked").await).await;
+    end_lease(client, lease.key()).await;
+    let mut tx = client.transaction().await.unwrap();
+    let ack = store.complete_in(&mut tx, &lease, &outcome()).await.unwrap();
+    assert_eq!(ack, Ack::Applied);
+    commit(&lease).await;
+    tx.commit().await.unwrap();
+    lease
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_transaction_of_a_user() {
+    let place = Place::shared();
+    let (store, mut client) = (place.store().await, place.client().await);
+    let other = place.store().await;
+    let takeover = Ask { takeover: Takeover::WhenOver, ..ask(&other, "locked").await };
+    let lease = locked(&store, &mut client, async |lease| {
+        let renewed = at_once(store.renew(lease, Duration::from_secs(30))).await;
+        assert_eq!(renewed.unwrap(), Ack::Repeated);
+        for store in [&store, &other] {
+            let claimed = at_once(store.claim(&takeover)).await.unwrap();
+            assert!(matches!(claimed, Claim::Running { .. }), "{claimed:?}");
+            let found = at_once(store.find(lease.key())).await.unwrap().unwrap();
+            assert_eq!(found.state, State::Running);
+        }
+        for refused in [
+            at_once(store.complete(lease, &outcome())).await,
+            at_once(other.complete(lease, &outcome())).await,
+            at_once(store.release(lease)).await,
+            at_once(store.abandon(lease, "test")).await,
+        ] {
+            let refused = refused.expect_err("the row is locked");
+            assert!(refused.is_transient() && !refused.is_unknown(), "{refused}");
+        }
+    })
+    .await;
+    for store in [&store, &other] {
+        assert!(matches!(store.claim(&takeover).await.unwrap(), Claim::Done(done) if done == outcome()));
+        assert_eq!(store.renew(&lease, Duration::from_secs(30)).await.unwrap(), Ack::Finished);
+        assert_eq!(store.complete(&lease, &outcome()).await.unwrap(), Ack::Repeated);
+        assert_eq!(store.release(&lease).await.unwrap(), Ack::Finished);
+    }
+}
+
+#[tokio::test]
+async fn other_keys_go_on_while_one_is_locked() {
+    let place = Place::shared();
+    let (store, mut client) = (place.store().await, place.client().await);
+    locked(&store, &mut client, async |lease| {
+        // Questions about the locked key are in the same batches all the while.
+        let nagging = async {
+            loop {
+                let _locked = store.complete(lease, &outcome()).await;
+            }
+        };
+        let working = join_all((0..64).map(async |n| {
+            let lease = granted(&store, &ask(&store, &format!("other-{n}")).await).await;
+            store.complete(&lease, &outcome()).await.unwrap()
+        }));
+        let acks = tokio::select! {
+            // These wait for the disk, and with the locked row in their batches they would fail in the end.
+            acks = timeout(Duration::from_secs(10), working) => acks.expect("they waited, too"),
+            () = nagging => unreachable!("it never ends"),
+        };
+        assert!(acks.into_iter().all(|ack| ack == Ack::Applied));
+    })
+    .await;
+}

@@ -1,0 +1,219 @@
+//! Pruning beside everything else that goes on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use semel::{
+    Ack, Ask, Claim, Fence, Outcome, PostgresStore, Prune, Pruning, Store, Terms, Timestamp,
+    continuously_prune,
+};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_postgres::Client;
+
+use crate::place::{Place, ask, granted};
+
+/// No wait in these tests is longer, unless something is broken.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A key that is done and whose retention is over.
+async fn expired(store: &PostgresStore, client: &Client, name: &str) {
+    let lease = granted(store, &ask(store, name).await).await;
+    store.complete(&lease, &Outcome::json(name).unwrap()).await.unwrap().applied().unwrap();
+    let expire = "update records set expires_at = clock_timestamp() where key = $1";
+    assert_eq!(client.execute(expire, &[&name]).await.unwrap(), 1);
+}
+
+async fn names(client: &Client) -> Vec<String> {
+    let rows = client.query("select key from records order by key collate \"C\"", &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+async fn until_gone(client: &Client, name: &str) {
+    let gone = async {
+        while names(client).await.iter().any(|found| found == name) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("nobody pruned it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
+    let place = Place::shared();
+    let (store, client) = (place.store().await, place.client().await);
+    for (name, change) in [
+        (
+            "running",
+            "lease_until = clock_timestamp() + interval '1 hour', expires_at = clock_timestamp() - interval '1 hour'",
+        ),
+        ("held", "lease_until = clock_timestamp(), expires_at = clock_timestamp() + interval '1 hour'"),
+        ("held expired", "lease_until = clock_timestamp(), expires_at = clock_timestamp()"),
+        ("released expired", "state = 'released', expires_at = clock_timestamp()"),
+    ] {
+        let _lease = granted(&store, &ask(&store, name).await).await;
+        let update = format!("update records set {change} where key = $1");
+        assert_eq!(client.execute(&update, &[&name]).await.unwrap(), 1);
+    }
+    // Enough for several sweeps: one looks at 256 pages.
+    let copies = "
+        insert into records
+        select (jsonb_populate_record(record, jsonb_build_object(
+            'key', record.key || n, 'id', sha256(convert_to(record.key || n, 'UTF8')), 'body', repeat('00', 200)
+        ) - case record.state when 'done' then '' else 'body' end)).*
+        from records as record, generate_series(1, 1500) as n";
+    expired(&store, &client, "done expired").await;
+    client.batch_execute(copies).await.unwrap();
+    let pages = "select pg_relation_size('records') / 8192";
+    assert!(client.query_one(pages, &[]).await.unwrap().get::<_, i64>(0) > 512);
+
+    let stores = join_all((0..4).map(|_| place.store())).await;
+    let removed = join_all(stores.iter().map(async |store| {
+        let mut removed = 0;
+        loop {
+            let gone = store.prune(&Prune { realm: None, limit: 700 }).await.unwrap();
+            assert!(gone <= 700);
+            removed += gone;
+            // Others may have been faster; when nothing is left, all hear of it.
+            if gone == 0 {
+                return removed;
+            }
+        }
+    }));
+    assert_eq!(removed.await.into_iter().sum::<u64>(), 3 * 1501);
+    let left = names(&client).await;
+    assert_eq!(left.len(), 2 * 1501);
+    assert!(left.iter().all(|name| !name.contains("expired")));
+}
+
+/// A grant by the store's clock: fences are made of it.
+struct Grant {
+    fence: Fence,
+    deadline: Timestamp,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
+    const KEYS: usize = 8;
+    const GRANTS: usize = 8;
+    let place = Place::shared();
+    let stores = [place.store().await, place.store().await];
+    let grants: Arc<Mutex<BTreeMap<String, Vec<Grant>>>> = Arc::default();
+    let enough = {
+        let grants = Arc::clone(&grants);
+        move || {
+            let grants = grants.lock().unwrap();
+            grants.len() == KEYS && grants.values().all(|grants| grants.len() >= GRANTS)
+        }
+    };
+    let mut tasks = JoinSet::new();
+    for number in 0..24 {
+        let (store, grants, enough) = (stores[number % 2].clone(), Arc::clone(&grants), enough.clone());
+        tasks.spawn(async move {
+            // A record is over as soon as its lease is.
+            let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
+            for turn in number.. {
+                if enough() {
+                    return;
+                }
+                let name = format!("key-{}", turn % KEYS);
+                let ask = Ask { terms, ..ask(&store, "record").await };
+                let Ok(Claim::Granted(lease)) = store.claim(&ask).await else { continue };
+                let grant = Grant { fence: lease.fence(), deadline: lease.deadline() };
+                grants.lock().unwrap().entry(name).or_default().push(grant);
+                // Some complete, some are lost. Neither moves the end of the retention.
+                if number % 3 > 0 {
+                    let _ack = store.complete(&lease, &Outcome::json(&number).unwrap()).await;
+                }
+            }
+        });
+    }
+    for number in 0..4 {
+        let (store, enough) = (stores[number % 2].clone(), enough.clone());
+        tasks.spawn(async move {
+            while !enough() {
+                store.prune(&Prune::default()).await.unwrap();
+                // A pruner that never rests takes the processor from the claims it is to race with.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+    timeout(PATIENCE, tasks.join_all()).await.expect("keys are granted again and again");
+    for (name, grants) in &mut *grants.lock().unwrap() {
+        grants.sort_by_key(|grant| grant.fence);
+        for pair in grants.windows(2) {
+            let (before, after) = (&pair[0], &pair[1]);
+            assert!(before.fence < after.fence, "{name}: two grants with one fence");
+            let claimed = Timestamp::from_micros(after.fence.get());
+            assert!(before.deadline <= claimed, "{name}: granted while a lease was alive");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_renewed_is_not_pruned() {
+    let place = Place::shared();
+    let (store, client) = (place.store().await, place.client().await);
+    let lease = granted(&store, &ask(&store, "renewed").await).await;
+    let over = "update records set lease_until = clock_timestamp(), expires_at = clock_timestamp()";
+    client.batch_execute(over).await.unwrap();
+    assert_eq!(store.renew(&lease, Duration::from_secs(60)).await.unwrap(), Ack::Applied);
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
+    assert_eq!(store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap(), Ack::Applied);
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_record_that_is_locked_is_left_for_another_time() {
+    let place = Place::shared();
+    let (store, client, user) = (place.store().await, place.client().await, place.client().await);
+    for name in ["locked", "free"] {
+        expired(&store, &client, name).await;
+    }
+    user.batch_execute("begin; select from records where key = 'locked' for key share").await.unwrap();
+    let removed = timeout(Duration::from_secs(1), store.prune(&Prune::default())).await;
+    assert_eq!(removed.expect("it waited for somebody's transaction").unwrap(), 1);
+    assert_eq!(names(&client).await, ["locked"]);
+    user.batch_execute("commit").await.unwrap();
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() {
+    let shared = Place::shared();
+    let sign = if shared.url.contains('?') { '&' } else { '?' };
+    let token = semel::Token::random();
+    let own = Place { url: format!("{}{sign}application_name={token}", shared.url), ..shared };
+    let place = Place { schema: own.schema.clone(), ..Place::shared() };
+    let client = place.client().await;
+    let connections = "select pid from pg_stat_activity where application_name = $1";
+    let connections = async || client.query(connections, &[&token.to_string()]).await.unwrap();
+
+    // Without a schema, every call fails.
+    let pruning =
+        Pruning { idle: Duration::from_millis(20), busy: Duration::from_millis(5), ..Pruning::default() };
+    let pruner = continuously_prune(own.options().connect().await.unwrap(), pruning);
+    let has_tried = async {
+        while connections().await.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, has_tried).await.expect("it has a connection of its own");
+
+    let store = place.store().await;
+    expired(&store, &client, "record").await;
+    until_gone(&client, "record").await;
+
+    for row in connections().await {
+        place.kill(row.get(0)).await;
+    }
+    expired(&store, &client, "record").await;
+    until_gone(&client, "record").await;
+
+    timeout(PATIENCE, pruner.stop()).await.expect("it ends when told to");
+    expired(&store, &client, "record").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(names(&client).await, ["record"]);
+}

@@ -1,0 +1,247 @@
+//! The schema: how it comes, goes, and is refused.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use semel::postgres::MigrationStatus;
+use semel::{
+    Ack, Inspect, Lease, Outcome, PostgresOptions, PostgresStore, Prune, Query, Store, StoreError, Token,
+};
+use tokio_postgres::Client;
+
+use crate::place::{Place, ask, granted};
+
+/// A store whose schema is still missing, and a connection beside it.
+async fn bare() -> (Place, PostgresStore, Client) {
+    let place = Place::shared();
+    let store = place.options().connect().await.unwrap();
+    let client = place.client().await;
+    (place, store, client)
+}
+
+async fn exists(client: &Client, place: &Place) -> bool {
+    let question = "select to_regnamespace($1) is not null";
+    client.query_one(question, &[&place.quoted()]).await.unwrap().get(0)
+}
+
+/// A key can be run from beginning to end.
+async fn works(store: &PostgresStore) {
+    let ask = ask(store, &Token::random().to_string()).await;
+    let lease = granted(store, &ask).await;
+    assert_eq!(store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap(), Ack::Applied);
+    assert_eq!(store.list(&Query::default()).await.unwrap().records.last().unwrap().owner, ask.owner);
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
+}
+
+/// What each verb says that depends on the schema.
+async fn verbs(store: &PostgresStore) -> BTreeMap<&'static str, Result<(), StoreError>> {
+    let ask = ask(store, "key").await;
+    let (key, now) = (&ask.key, store.now().await.unwrap());
+    let lease = Lease::new(key.clone(), ask.token, semel::Fence::new(1), 1, now);
+    let (outcome, fence, query) = (Outcome::new(200).unwrap(), lease.fence(), Query::default());
+    BTreeMap::from([
+        ("claim", store.claim(&ask).await.map(drop)),
+        ("renew", store.renew(&lease, Duration::from_secs(1)).await.map(drop)),
+        ("complete", store.complete(&lease, &outcome).await.map(drop)),
+        ("release", store.release(&lease).await.map(drop)),
+        ("abandon", store.abandon(&lease, "test").await.map(drop)),
+        ("void", store.void(key, ask.token, now).await.map(drop)),
+        ("find", store.find(key).await.map(drop)),
+        (
+            "find_many",
+            store.find_many(std::slice::from_ref(key)).await.and_then(|mut found| found.remove(0)).map(drop),
+        ),
+        ("prune", store.prune(&Prune::default()).await.map(drop)),
+        ("list", store.list(&query).await.map(drop)),
+        ("stale", store.stale(&query).await.map(drop)),
+        ("stats", store.stats().await.map(drop)),
+        ("resolve", store.resolve(key, fence, &outcome, "test").await.map(drop)),
+        ("reset", store.reset(key, fence, "test").await.map(drop)),
+        ("forget", store.forget(key, fence, "test").await.map(drop)),
+    ])
+}
+
+/// Every verb is refused for good, with this advice.
+async fn all_refused(store: &PostgresStore, advice: &str) {
+    for (verb, answer) in verbs(store).await {
+        let refused = answer.expect_err(verb);
+        assert!(!refused.is_transient(), "{verb}: {refused}");
+        assert!(refused.to_string().contains(advice), "{verb}: {refused}");
+    }
+}
+
+/// Writes into the book what a later version of semel would have.
+async fn newer(client: &Client, needs: i32) {
+    let note = "insert into migrations (version, name, checksum, needs) values (99, 'later', $1, $2)";
+    client.execute(note, &[&[7_u8; 32].as_slice(), &needs]).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
+    let (place, store, client) = bare().await;
+    assert_eq!(store.migrate_down(0).await.unwrap(), 0);
+    for _ in 0..2 {
+        assert_eq!(store.migrate().await.unwrap(), 1);
+        assert_eq!(store.migrate().await.unwrap(), 0);
+        works(&store).await;
+        assert_eq!(store.migrate_down(1).await.unwrap(), 0);
+        works(&store).await;
+        assert_eq!(store.migrate_down(0).await.unwrap(), 1);
+        assert!(!exists(&client, &place).await);
+    }
+    all_refused(&store, "apply the migrations").await;
+}
+
+#[tokio::test]
+async fn a_table_of_somebody_else_keeps_the_schema() {
+    let (place, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    client.batch_execute("create table theirs as select 7 as seven").await.unwrap();
+    assert_eq!(store.migrate_down(0).await.unwrap(), 1);
+    assert!(exists(&client, &place).await);
+    let left = "select relname::text from pg_class where relnamespace = to_regnamespace($1)";
+    let left = client.query(left, &[&place.quoted()]).await.unwrap();
+    assert_eq!(left.iter().map(|row| row.get(0)).collect::<Vec<String>>(), ["theirs"]);
+    assert_eq!(store.migrate().await.unwrap(), 1);
+    works(&store).await;
+}
+
+#[tokio::test]
+async fn of_many_who_migrate_at_once_one_does() {
+    let place = Place::shared();
+    let stores = join_all((0..8).map(|_| place.options().connect())).await;
+    let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;
+    let mut applied: Vec<u32> = applied.into_iter().map(Result::unwrap).collect();
+    applied.sort_unstable();
+    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 1]);
+    for store in stores {
+        works(&store.unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn the_status_tells_what_was_applied() {
+    let (_, store, client) = bare().await;
+    let records = MigrationStatus {
+        version: 1,
+        name: "records".to_owned(),
+        applied_at: None,
+        known: true,
+        unchanged: true,
+    };
+    assert_eq!(store.migration_status().await.unwrap(), std::slice::from_ref(&records));
+    store.migrate().await.unwrap();
+    newer(&client, 1).await;
+    let status = store.migration_status().await.unwrap();
+    let [first, later] = &status[..] else { panic!("{status:?}") };
+    let at = first.applied_at.expect("it was applied");
+    assert!(store.now().await.unwrap().since(at) < Duration::from_secs(60));
+    assert_eq!(*first, MigrationStatus { applied_at: Some(at), ..records });
+    assert_eq!((later.version, &*later.name, later.known), (99, "later", false));
+}
+
+#[tokio::test]
+async fn the_printed_script_makes_a_schema_that_fits() {
+    let (_, store, client) = bare().await;
+    client.batch_execute(&store.print_migrations()).await.unwrap();
+    works(&store).await;
+    assert_eq!(store.migrate().await.unwrap(), 0);
+    assert!(store.migration_status().await.unwrap()[0].unchanged);
+}
+
+#[tokio::test]
+async fn verbs_before_the_migration_say_what_to_do_and_work_after_it() {
+    let (_, store, _) = bare().await;
+    all_refused(&store, "apply the migrations, with `PostgresStore::migrate` or `semel migrate up`").await;
+    store.migrate().await.unwrap();
+    works(&store).await;
+    for (verb, answer) in verbs(&store).await {
+        answer.expect(verb);
+    }
+}
+
+#[tokio::test]
+async fn a_schema_that_needs_newer_code_is_left_alone_by_every_verb() {
+    let (place, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    newer(&client, 2).await;
+    all_refused(&store, "use a newer semel").await;
+    all_refused(&place.options().connect().await.unwrap(), "use a newer semel").await;
+    let records: i64 = client.query_one("select count(*) from records", &[]).await.unwrap().get(0);
+    assert_eq!(records, 0);
+    for refused in [store.migrate().await, store.migrate_down(0).await] {
+        let refused = refused.expect_err("it does not know that version");
+        assert!(!refused.is_transient() && refused.to_string().contains("use a newer semel"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_that_this_code_can_run_beside_is_used() {
+    let (place, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    newer(&client, 1).await;
+    works(&store).await;
+    let fresh = place.options().connect().await.unwrap();
+    assert_eq!(fresh.migrate().await.unwrap(), 0);
+    works(&fresh).await;
+    // It does not know how to take back what it does not know.
+    fresh.migrate_down(0).await.expect_err("version 99 is not known");
+    works(&fresh).await;
+}
+
+#[tokio::test]
+async fn a_migration_in_another_form_is_refused_by_name() {
+    let (_, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    client.batch_execute("update migrations set checksum = sha256('other')").await.unwrap();
+    for refused in [store.migrate().await, store.migrate_down(0).await] {
+        let refused = refused.expect_err("somebody changed it");
+        assert!(!refused.is_transient(), "{refused}");
+        assert!(refused.to_string().contains("migration 1 (records)"), "{refused}");
+    }
+    assert!(!store.migration_status().await.unwrap()[0].unchanged);
+}
+
+#[tokio::test]
+async fn a_schema_may_have_any_name_that_is_taken() {
+    let url = Place::shared().url;
+    let unique = &Token::random().to_string()[..12];
+    let long = "x".repeat(63 - unique.len());
+    for odd in [
+        "UPPER",
+        "semel.",
+        "a.b.c",
+        "two words",
+        "a\"b",
+        "\"",
+        "ünï",
+        "select",
+        "a--b",
+        "a/*b",
+        "a;b",
+        "%s",
+        "$1",
+        "{}",
+        "-",
+        "0",
+        &long,
+    ] {
+        let place = Place { url: url.clone(), schema: format!("{odd}{unique}") };
+        let store = place.store().await;
+        works(&store).await;
+        let client = place.client().await;
+        let recorded: i64 = client.query_one("select count(*) from outcomes", &[]).await.unwrap().get(0);
+        assert_eq!(recorded, 1, "{odd}");
+        assert_eq!(store.migrate_down(0).await.unwrap(), 1, "{odd}");
+        assert!(!exists(&client, &place).await, "{odd}");
+        client.batch_execute(&store.print_migrations()).await.unwrap();
+        works(&store).await;
+        assert_eq!(store.migrate_down(0).await.unwrap(), 1, "{odd}");
+    }
+    // These would end a comment, a text or the body of a function in the scripts.
+    for bad in ["o'clock", "a$$b", "a\nb", "a\\b", "a\u{85}b", "", "pg_semel"] {
+        let refused = PostgresOptions::new(&url).unwrap().with_schema(bad).err();
+        assert!(refused.is_some_and(|refused| !refused.is_transient()), "{bad:?}");
+    }
+}

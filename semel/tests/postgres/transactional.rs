@@ -1,0 +1,111 @@
+//! The engine with handlers that commit their outcome themselves.
+
+use std::sync::Arc;
+
+use semel::{Failure, Intent, Key, Lease, Once, Outcome, Policy, PostgresStore, Ran, RunError};
+use tokio_postgres::Client;
+
+use crate::place::{Place, pid, taken_over};
+
+/// An engine, and a place where effects are left.
+struct Shop {
+    place: Place,
+    store: PostgresStore,
+    once: Once,
+    client: Client,
+    key: Key,
+    intent: Intent,
+}
+
+impl Shop {
+    async fn open() -> Arc<Self> {
+        let place = Place::shared();
+        let store = place.store().await;
+        let client = place.client().await;
+        client.batch_execute("create table effects (key text)").await.unwrap();
+        Arc::new(Self {
+            once: Once::new(store.clone()).with_policy(Policy::transactional()),
+            key: Key::new("tests", "engine").unwrap(),
+            intent: Intent::of("charge", "", &1).unwrap(),
+            place,
+            store,
+            client,
+        })
+    }
+
+    async fn effects(&self) -> i64 {
+        self.client.query_one("select count(*) from effects", &[]).await.unwrap().get(0)
+    }
+
+    /// Books once, with the number as the value.
+    async fn run(self: &Arc<Self>, number: u32, fate: Fate) -> Result<Ran<u32>, RunError> {
+        let shop = Arc::clone(self);
+        self.once
+            .run(&self.key, &self.intent, move |lease| async move { shop.book(lease, number, fate).await })
+            .await
+    }
+
+    async fn book(&self, lease: Lease, number: u32, fate: Fate) -> Result<u32, Failure> {
+        let mut client = self.place.client().await;
+        let pid = pid(&client).await;
+        let mut tx = client.transaction().await?;
+        tx.execute("insert into effects values ('engine')", &[]).await?;
+        if fate == Fate::TakenOver {
+            let _winner = taken_over(&self.client, &self.store, lease.key()).await;
+        }
+        self.store.complete_in(&mut tx, &lease, &Outcome::json(&number)?).await?.applied()?;
+        if fate == Fate::Killed {
+            self.place.kill(pid).await;
+        }
+        tx.commit().await?;
+        if fate == Fate::UnheardOf {
+            // The answer to the commit was lost, as far as this handler knows.
+            return Err(Failure::unknown("the connection is gone"));
+        }
+        Ok(number)
+    }
+}
+
+/// What happens to a handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Well,
+    Killed,
+    UnheardOf,
+    TakenOver,
+}
+
+#[tokio::test]
+async fn what_the_handler_commits_is_what_the_run_returns() {
+    let shop = Shop::open().await;
+    assert_eq!(shop.run(7, Fate::Well).await.unwrap(), Ran { value: 7, replayed: false });
+    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 7, replayed: true });
+    assert_eq!(shop.effects().await, 1);
+}
+
+#[tokio::test]
+async fn a_transaction_that_was_lost_is_taken_over_and_committed_once() {
+    let shop = Shop::open().await;
+    let failed = shop.run(7, Fate::Killed).await;
+    assert!(matches!(failed, Err(RunError::Failed { nothing_happened: false, .. })), "{failed:?}");
+    assert_eq!(shop.effects().await, 0);
+    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 8, replayed: false });
+    assert_eq!(shop.run(9, Fate::Well).await.unwrap(), Ran { value: 8, replayed: true });
+    assert_eq!(shop.effects().await, 1);
+}
+
+#[tokio::test]
+async fn a_commit_that_was_not_heard_of_is_found_and_not_repeated() {
+    let shop = Shop::open().await;
+    assert_eq!(shop.run(7, Fate::UnheardOf).await.unwrap(), Ran { value: 7, replayed: false });
+    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 7, replayed: true });
+    assert_eq!(shop.effects().await, 1);
+}
+
+#[tokio::test]
+async fn a_handler_that_lost_its_lease_leaves_no_effect() {
+    let shop = Shop::open().await;
+    let superseded = shop.run(7, Fate::TakenOver).await;
+    assert!(matches!(superseded, Err(RunError::Superseded)), "{superseded:?}");
+    assert_eq!(shop.effects().await, 0);
+}
