@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -26,9 +27,8 @@ use crate::error::StoreError;
 const MAX_BATCH: usize = 512;
 /// How many bytes go out together, unless a single question has more.
 const MAX_BATCH_BYTES: usize = 8 << 20;
-/// How many questions have to wait for another connection to take part: if they are likely to write, and if not.
-const WRITES_TO_SHARE: usize = 96;
-const READS_TO_SHARE: usize = 8;
+/// How many questions have to wait for another connection to take part.
+const ENOUGH: usize = 16;
 /// How many questions may wait or be under way in each lane.
 const LANE_ROOM: usize = 4_096;
 /// For how long a question may wait for room.
@@ -51,9 +51,6 @@ pub(crate) trait Committer: Send + 'static {
 
     /// Whom a question is about.
     fn subject(question: &Self::Question) -> Self::Subject;
-
-    /// Whether batches of late wrote next to nothing, as when most claims are repeats.
-    fn reads_mostly(&self) -> bool;
 
     /// Makes sure that there is a connection. When it is there, nothing that was sent before can be applied any more
     /// unless it already is, so that sending it again leaves no stray copy.
@@ -111,11 +108,9 @@ struct Lanes<C: Committer> {
     claims: VecDeque<Job<C>>,
     /// Those whose questions are under way.
     busy: HashSet<C::Subject>,
-    /// How many committers are at work, and how many questions have to wait for another.
-    at_work: usize,
-    enough: usize,
-    /// How many committers there are, and how many of them have lost a batch and not found back yet.
+    /// How many committers there are, how many of them are at work, and how many have lost a batch and not found back yet.
     committers: usize,
+    at_work: usize,
     recovering: usize,
     closed: bool,
 }
@@ -149,9 +144,8 @@ impl<C: Committer> Batcher<C> {
                 owners: VecDeque::new(),
                 claims: VecDeque::new(),
                 busy: HashSet::new(),
-                at_work: 0,
-                enough: WRITES_TO_SHARE,
                 committers: committers.len(),
+                at_work: 0,
                 recovering: 0,
                 closed: false,
             }),
@@ -253,6 +247,9 @@ impl<C: Committer> Queue<C> {
                 let jobs = lanes.take();
                 if !jobs.is_empty() {
                     lanes.at_work += 1;
+                    if lanes.waiting() >= ENOUGH {
+                        self.filled.notify_one();
+                    }
                     lanes.busy.extend(jobs.iter().map(|job| C::subject(&job.question)));
                     return Some(jobs);
                 }
@@ -265,9 +262,8 @@ impl<C: Committer> Queue<C> {
     }
 
     /// A batch is over: those it was about can be asked again.
-    fn release(&self, subjects: &[C::Subject], reads_mostly: bool) {
+    fn release(&self, subjects: &[C::Subject]) {
         let mut lanes = self.lanes();
-        lanes.enough = if reads_mostly { READS_TO_SHARE } else { WRITES_TO_SHARE };
         for subject in subjects {
             lanes.busy.remove(subject);
         }
@@ -307,7 +303,7 @@ impl<C: Committer> Lanes<C> {
 
     /// Whether another committer should take part.
     fn is_worth_another(&self) -> bool {
-        self.at_work == 0 || self.waiting() >= self.enough
+        self.at_work == 0 || self.waiting() >= ENOUGH
     }
 
     /// As many questions as may go together, about nobody who is busy.
@@ -315,11 +311,16 @@ impl<C: Committer> Lanes<C> {
         if !self.is_worth_another() && !self.closed {
             return Vec::new();
         }
-        let mut jobs = Vec::with_capacity(self.waiting().min(MAX_BATCH));
+        // What is enough for all who are free is shared out: while one batch is on its way, another is answered.
+        let free = self.committers.saturating_sub(self.at_work + self.recovering).max(1);
+        let share =
+            if self.waiting() >= ENOUGH * free { self.waiting().div_ceil(free) } else { self.waiting() };
+        let limit = share.min(MAX_BATCH);
+        let mut jobs = Vec::with_capacity(limit);
         let mut bytes = 0;
         let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
         for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
-            while jobs.len() < MAX_BATCH {
+            while jobs.len() < limit {
                 let Some(job) = lane.pop_front() else { break };
                 if self.busy.contains(&C::subject(&job.question)) {
                     left.push_back(job);
@@ -365,7 +366,10 @@ impl<C: Committer> Worker<C> {
             if outcome == Served::PerhapsApplied {
                 self.recover(&subjects).await;
             }
-            self.queue.release(&subjects, self.committer.reads_mostly());
+            self.queue.release(&subjects);
+            // Those who were answered may have the next question ready. Without this, the first of them would go by itself, and all
+            // the others would wait for it.
+            yield_now().await;
         }
     }
 

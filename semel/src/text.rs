@@ -85,8 +85,11 @@ impl Rule {
 /// Text for people that may be shortened but never refused: control characters become spaces, and what is over
 /// the limit is cut off.
 pub(crate) fn shorten(text: &str, max_bytes: usize) -> Arc<str> {
-    let end = text.floor_char_boundary(max_bytes);
-    let clean: String = text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let cut = &text[..text.floor_char_boundary(max_bytes)];
+    if !cut.contains(char::is_control) {
+        return Arc::from(cut);
+    }
+    let clean: String = cut.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     Arc::from(clean)
 }
 

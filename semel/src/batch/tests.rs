@@ -109,10 +109,6 @@ impl Committer for Stage {
         question.number
     }
 
-    fn reads_mostly(&self) -> bool {
-        false
-    }
-
     async fn connect(&mut self) -> Result<(), StoreError> {
         *self.0.connects.lock().unwrap() += 1;
         self.0.unreachable.lock().unwrap().pop_front().map_or(Ok(()), Err)

@@ -388,7 +388,7 @@ impl Sorted {
         let opened = |at: usize| {
             let (id, ask) = opens.items[at];
             if let Some(row) = seen[at] {
-                let record = row::record(row, ask.key.clone())?;
+                let record = row::record(row, ask.key.clone(), Some(&ask.intent))?;
                 return Ok((row::clock(row)?, Opened::Found(Box::new(record))));
             }
             if let Some(row) = created[at] {
@@ -454,7 +454,7 @@ impl<'r> Found<'r> {
         let Ok(at) = self.rows.binary_search_by_key(&id.as_bytes(), |(id, _)| *id) else {
             return Ok((now, None));
         };
-        let record = row::record(self.rows[at].1, key.clone())?;
+        let record = row::record(self.rows[at].1, key.clone(), None)?;
         Ok((now, Some(Box::new(record))))
     }
 }

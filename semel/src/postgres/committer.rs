@@ -105,10 +105,6 @@ impl batch::Committer for Committer {
         question.id
     }
 
-    fn reads_mostly(&self) -> bool {
-        self.repeats
-    }
-
     async fn connect(&mut self) -> Result<(), StoreError> {
         if self.is_connected().await {
             return Ok(());

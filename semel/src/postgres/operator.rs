@@ -81,7 +81,7 @@ impl Operator {
         let more = found.count() > shown.len();
         let next = shown.last().filter(|_| more).and_then(|row| row::id(row)).map(cursor);
         let records =
-            shown.into_iter().map(|row| row::record(row, row::key(row)?)).collect::<Result<_, _>>()?;
+            shown.into_iter().map(|row| row::record(row, row::key(row)?, None)).collect::<Result<_, _>>()?;
         Ok(Page { now, records, next })
     }
 

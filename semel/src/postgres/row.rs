@@ -77,13 +77,13 @@ pub(super) fn key(row: &Row) -> Result<Key, StoreError> {
         .map_err(|e| corrupt("key", e))
 }
 
-/// The record in a row, of a key that is known to whoever asked.
-pub(super) fn record(row: &Row, key: Key) -> Result<Record, StoreError> {
+/// The record in a row, of a key that is known to whoever asked. A repeat brings along the intent that it most likely has.
+pub(super) fn record(row: &Row, key: Key, likely: Option<&Intent>) -> Result<Record, StoreError> {
     let moment = |column| get(row, column).map(|Moment(at)| at);
     let note: Option<&str> = get(row, Column::Note)?;
     Ok(Record {
         key,
-        intent: intent(row)?,
+        intent: intent(row, likely)?,
         state: state(row)?,
         version: unsigned(row, Column::Version)?,
         token: token(row)?,
@@ -108,13 +108,21 @@ fn token(row: &Row) -> Result<Token, StoreError> {
     get::<&[u8]>(row, Column::Token)?.try_into().map(Token::from_bytes).map_err(|e| corrupt("token", e))
 }
 
-fn intent(row: &Row) -> Result<Intent, StoreError> {
+fn intent(row: &Row, likely: Option<&Intent>) -> Result<Intent, StoreError> {
     let version = get::<i16>(row, Column::FingerprintVersion)?;
-    let fingerprint =
-        Fingerprint::from_stored(version.try_into().unwrap_or(u8::MAX), get(row, Column::Fingerprint)?)
-            .map_err(|e| corrupt("fingerprint", e))?;
-    Intent::new(get(row, Column::Operation)?, get(row, Column::Resource)?, fingerprint)
-        .map_err(|e| corrupt("intent", e))
+    let (operation, resource, digest): (&str, &str, &[u8]) =
+        (get(row, Column::Operation)?, get(row, Column::Resource)?, get(row, Column::Fingerprint)?);
+    if let Some(likely) = likely
+        && i16::from(likely.fingerprint().version()) == version
+        && likely.fingerprint().as_bytes() == digest
+        && likely.operation() == operation
+        && likely.resource() == resource
+    {
+        return Ok(likely.clone());
+    }
+    let fingerprint = Fingerprint::from_stored(version.try_into().unwrap_or(u8::MAX), digest)
+        .map_err(|e| corrupt("fingerprint", e))?;
+    Intent::new(operation, resource, fingerprint).map_err(|e| corrupt("intent", e))
 }
 
 fn state(row: &Row) -> Result<State, StoreError> {

@@ -51,8 +51,9 @@ create table semel.records (
     ),
     constraint note_with_moment check (num_nulls(note, note_at) <> 1)
 ) with (
-    -- Room for the completed version on the page of the running one: the update is heap-only, and no index is touched.
-    fillfactor = 50,
+    -- Room for the completed versions beside the running ones, all of them, as they come in batches: the update is heap-only, and
+    -- no index is touched.
+    fillfactor = 35,
     -- Completion leaves one dead row for each live one, so the defaults (a fifth of the table) come late on a large table.
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_insert_scale_factor = 0.05,
