@@ -10,6 +10,7 @@ use super::errors;
 use super::id::Id;
 use super::options::PostgresOptions;
 use super::row;
+use super::session::within;
 use super::side::Side;
 use super::values::Span;
 use crate::error::StoreError;
@@ -44,8 +45,11 @@ impl Operator {
 
     pub(super) async fn clock(&self) -> Result<Timestamp, StoreError> {
         let session = self.side.session().await?;
-        let row =
-            session.client.query_one("select clock_timestamp()", &[]).await.map_err(errors::of_question)?;
+        // A claim waits for this, so it must not take forever.
+        let row = within(self.side.timeout(), async {
+            session.client.query_one("select clock_timestamp()", &[]).await.map_err(errors::of_question)
+        })
+        .await?;
         row::clock(&row)
     }
 

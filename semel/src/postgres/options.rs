@@ -77,6 +77,11 @@ impl PostgresOptions {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(5));
         }
+        if config.get_tcp_user_timeout().is_none() {
+            // A server that vanished without a word is noticed, by connections that wait for long answers, too.
+            config.tcp_user_timeout(Duration::from_secs(30));
+            config.keepalives_idle(Duration::from_secs(30));
+        }
         Ok(Self {
             config,
             tls: tls::connector(trust, roots.as_deref())?,

@@ -1,6 +1,7 @@
 //! A connection beside those that commit batches, made when it is first needed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
@@ -36,6 +37,11 @@ impl Side {
         let session = self.session().await?;
         within(self.options.timeout, migrate::check(&session.client, &self.options.schema)).await?;
         Ok(session)
+    }
+
+    /// For how long an answer may be waited for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.options.timeout
     }
 
     /// A statement for the schema.

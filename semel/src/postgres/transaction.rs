@@ -111,7 +111,7 @@ impl InTransaction for tokio_postgres::Transaction<'_> {
 #[async_trait]
 impl InTransaction for sqlx::PgConnection {
     async fn complete(&mut self, statement: &str, of: &Completion) -> Result<String, StoreError> {
-        sqlx::query_scalar(sqlx::AssertSqlSafe(statement))
+        sqlx::query_scalar(kept(statement))
             .bind(&of.id)
             .bind(&of.token)
             .bind(of.fence)
@@ -130,6 +130,25 @@ impl InTransaction for sqlx::PgConnection {
 impl InTransaction for sqlx::Transaction<'_, sqlx::Postgres> {
     async fn complete(&mut self, statement: &str, of: &Completion) -> Result<String, StoreError> {
         InTransaction::complete(&mut **self, statement, of).await
+    }
+}
+
+/// The statement for good, which is what sqlx asks for where a text is not part of the program. There is one for each schema.
+#[cfg(feature = "sqlx")]
+fn kept(statement: &str) -> &'static str {
+    use std::collections::HashSet;
+    use std::sync::{Mutex, PoisonError};
+
+    static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = kept.get_or_insert_default();
+    match kept.get(statement) {
+        Some(statement) => statement,
+        None => {
+            let statement: &'static str = statement.to_owned().leak();
+            kept.insert(statement);
+            statement
+        }
     }
 }
 

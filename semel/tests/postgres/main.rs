@@ -14,3 +14,4 @@ mod outcomes;
 mod races;
 mod pruning;
 mod listing;
+mod example;
