@@ -369,7 +369,9 @@ impl<C: Committer> Worker<C> {
             self.queue.release(&subjects);
             // Those who were answered may have the next question ready. Without this, the first of them would go by itself, and all
             // the others would wait for it.
-            yield_now().await;
+            if subjects.len() > 1 {
+                yield_now().await;
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 use super::batch::{Batch, Manner};
 use super::errors;
@@ -142,7 +142,7 @@ impl batch::Committer for Committer {
     }
 
     async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Result<Answer, StoreError>>, Failed> {
-        let Some(Ready { line: Line { client, wire, .. }, statements }) = &mut self.ready else {
+        let Some(Ready { line: Line { client, wire, alarm, .. }, statements }) = &mut self.ready else {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Postgres")));
         };
         let batch = Batch::of(questions);
@@ -156,16 +156,17 @@ impl batch::Committer for Committer {
                 other => other,
             }
         };
-        let failed = match wire.carry(timeout(self.options.timeout, commit)).await {
-            Ok(Ok(_)) if wire.take_warning() => {
+        alarm.as_mut().reset(Instant::now() + self.options.timeout);
+        let failed = match wire.carry_until(alarm, commit).await {
+            Some(Ok(_)) if wire.take_warning() => {
                 Failed::Lost(StoreError::unknown("Postgres did not wait for its standby"))
             }
-            Ok(Ok(committed)) => {
+            Some(Ok(committed)) => {
                 self.unconfirmed = false;
                 self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
                 return Ok(committed.answers);
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 let over = error.code().is_some_and(errors::ends_session);
                 let failed = errors::of_batch(error);
                 if over {
@@ -173,7 +174,7 @@ impl batch::Committer for Committer {
                 }
                 failed
             }
-            Err(_) => Failed::Lost(StoreError::unknown(format!(
+            None => Failed::Lost(StoreError::unknown(format!(
                 "Postgres did not answer within {:?}",
                 self.options.timeout
             ))),

@@ -1,11 +1,11 @@
 //! A connection that is ready for work.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
@@ -30,6 +30,8 @@ pub(super) struct Line {
     pub(super) client: Client,
     pub(super) wire: Wire,
     pub(super) peer: Peer,
+    /// Set anew for each batch. A new one each time would wake the runtime's timer each time.
+    pub(super) alarm: Pin<Box<Sleep>>,
 }
 
 /// What moves the messages of a connection, and takes note of warnings.
@@ -91,7 +93,7 @@ impl Line {
             Ok(peer)
         };
         let peer = wire.carry(within(options.timeout, ready)).await?;
-        Ok(Self { client, wire, peer })
+        Ok(Self { client, wire, peer, alarm: Box::pin(sleep(options.timeout)) })
     }
 
     /// Whether the other end is still there, as far as can be told without asking it.
@@ -144,6 +146,20 @@ impl Wire {
             work.as_mut().poll(context)
         })
         .await
+    }
+
+    /// Moves messages for as long as this takes, but not beyond the alarm.
+    pub(super) async fn carry_until<T>(
+        &mut self,
+        alarm: &mut Pin<Box<Sleep>>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        let either = poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
+        });
+        self.carry(either).await
     }
 
     async fn run(&mut self) {

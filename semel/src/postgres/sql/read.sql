@@ -5,15 +5,10 @@
 -- One row at least: the clock, and a record.
 select
     clock.now,
-    found.*
+    record.id, record.version::bigint, record.token, record.fence, record.attempt, record.state, record.operation,
+    record.resource, record.fingerprint, record.fingerprint_version, record.owner, record.lease_until,
+    coalesce(record.heartbeat_at, record.created_at), record.created_at,
+    coalesce(record.finished_at, record.updated_at, record.created_at), record.expires_at, record.finished_at,
+    record.note_at, record.note, record.status, record.subtype, record.headers, record.body
 from (select clock_timestamp() as now) as clock
-left join (
-    select
-        record.id, record.version::bigint, record.token, record.fence, record.attempt, record.state, record.operation,
-        record.resource, record.fingerprint, record.fingerprint_version, record.owner, record.lease_until,
-        coalesce(record.heartbeat_at, record.created_at), record.created_at,
-        coalesce(record.finished_at, record.updated_at, record.created_at), record.expires_at, record.finished_at,
-        record.note_at, record.note, record.status, record.subtype, record.headers, record.body
-    from unnest($1::bytea[]) as asked(id)
-    join semel.records as record using (id)
-) as found on true
+left join semel.records as record on record.id = any ($1::bytea[])
