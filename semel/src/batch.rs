@@ -192,7 +192,7 @@ impl<C: Committer> Batcher<C> {
         let worth_it = lanes.is_worth_another();
         drop(lanes);
         if worth_it {
-            self.queue.filled.notify_one();
+            self.queue.filled.notify_last();
         }
         Ok(Pending { answer })
     }
