@@ -44,9 +44,18 @@ impl Operator {
 
     pub(super) async fn clock(&self) -> Result<Timestamp, StoreError> {
         let session = self.side.session().await?;
-        let row =
-            session.client.query_one("select clock_timestamp()", &[]).await.map_err(errors::of_question)?;
-        row::clock(&row)
+        let told = async {
+            let told = session.client.query_one("select clock_timestamp()", &[]).await;
+            told.map_err(errors::of_question)
+        };
+        match self.side.in_time(told).await {
+            Ok(row) => row::clock(&row),
+            Err(error) => {
+                // Whoever asks next should not wait for the same process.
+                self.side.give_up(&session).await;
+                Err(error)
+            }
+        }
     }
 
     pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
