@@ -1,6 +1,9 @@
 //! The store on a real Postgres.
 
 mod place;
+mod backends;
+mod load;
+mod proxy;
 
 mod contract;
 mod transactions;
@@ -14,3 +17,8 @@ mod outcomes;
 mod races;
 mod pruning;
 mod listing;
+mod standby;
+mod faults;
+mod hung;
+mod cuts;
+mod tls;
