@@ -57,6 +57,19 @@ pub(super) struct Manner {
     pub(super) read_first: bool,
 }
 
+/// Why a batch has no answers.
+pub(super) struct Fault {
+    pub(super) error: Error,
+    /// Whether everything was committed before.
+    pub(super) after_commit: bool,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self { error, after_commit: false }
+    }
+}
+
 /// What a committed batch came to.
 pub(super) struct Committed {
     pub(super) answers: Vec<Result<Answer, StoreError>>,
@@ -126,7 +139,7 @@ impl<'a> Batch<'a> {
         client: &Client,
         prepared: &Statements,
         manner: Manner,
-    ) -> Result<Committed, Error> {
+    ) -> Result<Committed, Fault> {
         let seen = if manner.read_first && !self.opens.items.is_empty() {
             read(client, &prepared.read, self.opens.items.iter().map(|(id, _)| *id).collect()).await?
         } else {
@@ -154,7 +167,10 @@ impl<'a> Batch<'a> {
         let looked_at: Vec<Id> = unapplied.iter().map(Unapplied::id).chain(unseen).collect();
         let there = match looked_at.is_empty() {
             true => Vec::new(),
-            false => read(client, &prepared.read, looked_at).await?,
+            false => {
+                let there = read(client, &prepared.read, looked_at).await;
+                there.map_err(|error| Fault { error, after_commit: true })?
+            }
         };
         answers.explain(unapplied, &there);
         answers.opened(self, &seen, &created, &there);

@@ -1,10 +1,11 @@
 //! Batches over one connection at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::batch::{Batch, Manner};
+use super::batch::{Batch, Fault, Manner};
 use super::errors;
 use super::id::Id;
 use super::options::PostgresOptions;
@@ -64,10 +65,34 @@ pub(super) struct Committer {
     ready: Option<Ready>,
     /// The other end of a connection that was lost, until it is known to be gone.
     lost: Option<Peer>,
-    /// Whether something may have been committed of which it is not known whether it is safe on the standby, too.
-    unconfirmed: bool,
+    doubts: Arc<Doubts>,
     /// Whether most claims of late were repeats.
     repeats: bool,
+}
+
+/// What may have been committed without being safe on the standby. Everyone can see it, so all connections of a store have
+/// to know.
+#[derive(Default)]
+pub(super) struct Doubts {
+    raised: AtomicU64,
+    settled: AtomicU64,
+}
+
+impl Doubts {
+    fn raise(&self) {
+        self.raised.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The latest that is not settled.
+    fn latest(&self) -> Option<u64> {
+        let raised = self.raised.load(Ordering::SeqCst);
+        (self.settled.load(Ordering::SeqCst) < raised).then_some(raised)
+    }
+
+    /// A commit that was begun after this one was raised is safe, and with it all that was committed before.
+    fn settle(&self, doubt: u64) {
+        self.settled.fetch_max(doubt, Ordering::SeqCst);
+    }
 }
 
 /// A connection with its statements.
@@ -77,8 +102,8 @@ struct Ready {
 }
 
 impl Committer {
-    pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
-        Self { options, ready: None, lost: None, unconfirmed: false, repeats: false }
+    pub(super) fn new(options: Arc<PostgresOptions>, doubts: Arc<Doubts>) -> Self {
+        Self { options, ready: None, lost: None, doubts, repeats: false }
     }
 
     /// Takes leave of the connection for good.
@@ -114,6 +139,9 @@ impl batch::Committer for Committer {
         within(self.options.timeout, async {
             if let Some(lost) = self.lost {
                 line.lay_to_rest(lost, self.options.timeout / 2).await?;
+                // Not before: until then it could commit after another connection has confirmed what is there. Nor is it
+                // too late, as nobody is asked about its keys until then.
+                self.doubts.raise();
                 self.lost = None;
             }
             let statements = Statements::prepare(&line.client, &self.options.schema);
@@ -146,11 +174,14 @@ impl batch::Committer for Committer {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Postgres")));
         };
         let batch = Batch::of(questions);
-        let manner = Manner { confirm: self.unconfirmed, careful: false, read_first: self.repeats };
+        let doubt = self.doubts.latest();
+        let manner = Manner { confirm: doubt.is_some(), careful: false, read_first: self.repeats };
         let commit = async {
             match batch.commit(client, statements, manner).await {
                 // Somebody else is at work on one of the rows.
-                Err(error) if error.code().is_some_and(errors::is_contention) => {
+                Err(fault)
+                    if !fault.after_commit && fault.error.code().is_some_and(errors::is_contention) =>
+                {
                     batch.commit(client, statements, Manner { careful: true, ..manner }).await
                 }
                 other => other,
@@ -162,11 +193,16 @@ impl batch::Committer for Committer {
                 Failed::Lost(StoreError::unknown("Postgres did not wait for its standby"))
             }
             Some(Ok(committed)) => {
-                self.unconfirmed = false;
+                if let Some(doubt) = doubt {
+                    self.doubts.settle(doubt);
+                }
                 self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
                 return Ok(committed.answers);
             }
-            Some(Err(error)) => {
+            Some(Err(Fault { error, after_commit: true })) => {
+                Failed::Lost(StoreError::unknown("Postgres committed and went away").with_source(error))
+            }
+            Some(Err(Fault { error, after_commit: false })) => {
                 let over = error.code().is_some_and(errors::ends_session);
                 let failed = errors::of_batch(error);
                 if over {
@@ -180,7 +216,6 @@ impl batch::Committer for Committer {
             ))),
         };
         if matches!(failed, Failed::Lost(_)) {
-            self.unconfirmed = true;
             self.give_up();
         }
         Err(failed)

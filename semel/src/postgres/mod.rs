@@ -100,8 +100,9 @@ impl PostgresStore {
         let options = Arc::new(options);
         let operator = Operator::new(Arc::clone(&options));
         operator.reach().await?;
-        let batcher =
-            Batcher::start((0..options.connections).map(|_| Committer::new(Arc::clone(&options))).collect());
+        let doubts = Arc::default();
+        let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
+        let batcher = Batcher::start((0..options.connections).map(committer).collect());
         let sweeper = Sweeper::new(Arc::clone(&options));
         let shared = Shared { options, batcher, operator, sweeper, clock: Mutex::new(None) };
         Ok(Self { shared: Arc::new(shared) })

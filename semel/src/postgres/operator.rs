@@ -10,7 +10,6 @@ use super::errors;
 use super::id::Id;
 use super::options::PostgresOptions;
 use super::row;
-use super::session::within;
 use super::side::Side;
 use super::values::Span;
 use crate::error::StoreError;
@@ -45,12 +44,19 @@ impl Operator {
 
     pub(super) async fn clock(&self) -> Result<Timestamp, StoreError> {
         let session = self.side.session().await?;
+        let told = async {
+            let told = session.client.query_one("select clock_timestamp()", &[]).await;
+            told.map_err(errors::of_question)
+        };
         // A claim waits for this, so it must not take forever.
-        let row = within(self.side.timeout(), async {
-            session.client.query_one("select clock_timestamp()", &[]).await.map_err(errors::of_question)
-        })
-        .await?;
-        row::clock(&row)
+        match self.side.in_time(told).await {
+            Ok(row) => row::clock(&row),
+            Err(error) => {
+                // Whoever asks next should not wait for the same process.
+                self.side.give_up(&session).await;
+                Err(error)
+            }
+        }
     }
 
     pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {

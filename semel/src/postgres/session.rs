@@ -36,8 +36,8 @@ pub(super) struct Line {
 
 /// What moves the messages of a connection, and takes note of warnings.
 pub(super) struct Wire {
-    connection: Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>,
-    is_over: bool,
+    /// Gone when it is over: whoever still waits for an answer hears of the end by that, and only by that.
+    connection: Option<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>,
     warned: bool,
 }
 
@@ -101,7 +101,7 @@ impl Line {
         let wire = &mut self.wire;
         poll_fn(|context| {
             wire.poll_messages(context);
-            Poll::Ready(!wire.is_over)
+            Poll::Ready(wire.connection.is_some())
         })
         .await
     }
@@ -165,22 +165,22 @@ impl Wire {
     async fn run(&mut self) {
         poll_fn(|context| {
             self.poll_messages(context);
-            if self.is_over { Poll::Ready(()) } else { Poll::Pending }
+            if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await
     }
 
     fn poll_messages(&mut self, context: &mut Context<'_>) {
-        while !self.is_over {
-            match self.connection.poll_message(context) {
+        while let Some(connection) = &mut self.connection {
+            match connection.poll_message(context) {
                 Poll::Pending => return,
                 Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => self.note(&notice),
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "a connection to Postgres ended");
-                    self.is_over = true;
+                    self.connection = None;
                 }
-                Poll::Ready(None) => self.is_over = true,
+                Poll::Ready(None) => self.connection = None,
             }
         }
     }
@@ -206,7 +206,7 @@ async fn connect(options: &PostgresOptions) -> Result<(Client, Wire), StoreError
         connected.map_err(|e| unreachable(&e).with_source(e))
     };
     let (client, connection) = within(options.timeout, connected).await?;
-    Ok((client, Wire { connection, is_over: false, warned: false }))
+    Ok((client, Wire { connection: Some(connection), warned: false }))
 }
 
 /// Makes a new connection fit for use, and says who is at the other end.

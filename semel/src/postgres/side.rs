@@ -1,7 +1,6 @@
 //! A connection beside those that commit batches, made when it is first needed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Mutex;
 
@@ -31,17 +30,28 @@ impl Side {
         Ok(session)
     }
 
-    /// The same, if the schema is there and fits. Asked each time: a newer semel may have migrated it since, and whoever
+    /// Takes leave of a connection that does not answer, unless another has taken its place.
+    pub(super) async fn give_up(&self, session: &Arc<Session>) {
+        let mut kept = self.session.lock().await;
+        if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, session)) {
+            *kept = None;
+        }
+    }
+
+    /// The answer, if it comes in time.
+    pub(super) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        within(self.options.timeout, answer).await
+    }
+
+    /// The connection, if the schema is there and fits. Asked each time: a newer semel may have migrated it since, and whoever
     /// lists, counts or prunes does so seldom enough.
     pub(super) async fn checked(&self) -> Result<Arc<Session>, StoreError> {
         let session = self.session().await?;
         within(self.options.timeout, migrate::check(&session.client, &self.options.schema)).await?;
         Ok(session)
-    }
-
-    /// For how long an answer may be waited for.
-    pub(super) fn timeout(&self) -> Duration {
-        self.options.timeout
     }
 
     /// A statement for the schema.

@@ -1,6 +1,9 @@
 //! The store on a real Postgres.
 
 mod place;
+mod backends;
+mod load;
+mod proxy;
 
 mod contract;
 mod transactions;
@@ -15,3 +18,8 @@ mod races;
 mod pruning;
 mod listing;
 mod example;
+mod standby;
+mod faults;
+mod hung;
+mod cuts;
+mod tls;

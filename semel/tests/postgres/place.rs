@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use semel::{
     Ask, Claim, Durability, Intent, Key, Lease, Owner, PostgresOptions, PostgresStore, Store, Takeover,
-    Terms, Token,
+    Terms, Timestamp, Token,
 };
 use tokio_postgres::{Client, NoTls};
 
@@ -81,6 +81,11 @@ pub(crate) async fn taken_over(client: &Client, store: &impl Store, key: &Key) -
 
 /// A claim of this key by somebody new.
 pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
+    ask_at(store.now().await.unwrap(), name)
+}
+
+/// The same, if this is the store's time.
+pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
     Ask {
         key: Key::new("tests", name).unwrap(),
         intent: Intent::of("charge", "", &1).unwrap(),
@@ -89,7 +94,7 @@ pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
         durability: Durability::Full,
-        not_after: store.now().await.unwrap().after(Duration::from_secs(600)),
+        not_after: now.after(Duration::from_secs(600)),
     }
 }
 

@@ -1,0 +1,78 @@
+//! The server processes behind a store.
+
+use std::process::Command;
+use std::time::Duration;
+
+use semel::Token;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
+
+use crate::place::Place;
+
+/// Longer than anything takes, also on a machine that is busy with something else.
+pub(crate) const LONG: Duration = Duration::from_secs(90);
+
+/// The server processes of all connections that bear one name.
+pub(crate) struct Backends {
+    client: Client,
+    name: String,
+}
+
+impl Backends {
+    /// A place whose stores' connections have a name of their own, and those connections.
+    pub(crate) async fn on(url: &str) -> (Place, Self) {
+        let name = format!("semel-{}", Token::random());
+        let client = Place::on(url.to_owned()).client().await;
+        let sign = if url.contains('?') { '&' } else { '?' };
+        (Place::on(format!("{url}{sign}application_name={name}")), Self { client, name })
+    }
+
+    /// Those for which this holds, such as `wait_event = 'SyncRep'`.
+    pub(crate) async fn that(&self, condition: &str) -> Vec<i32> {
+        let question =
+            format!("select pid from pg_stat_activity where application_name = $1 and ({condition})");
+        self.client.query(&question, &[&self.name]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Those that have worked on records, and not only looked at the clock.
+    pub(crate) async fn of_committers(&self) -> Vec<i32> {
+        self.that("query like '%records%'").await
+    }
+
+    /// Ends them all, and says how many there were.
+    pub(crate) async fn terminate(&self) -> u64 {
+        let terminate = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1";
+        self.client.execute(terminate, &[&self.name]).await.unwrap()
+    }
+
+    /// Cancels what those are doing that wait for a standby.
+    pub(crate) async fn cancel_waits_for_standby(&self) -> u64 {
+        let cancel = "select pg_cancel_backend(pid) from pg_stat_activity
+            where application_name = $1 and wait_event = 'SyncRep'";
+        self.client.execute(cancel, &[&self.name]).await.unwrap()
+    }
+
+    /// Waits until a process is gone.
+    pub(crate) async fn await_end(&self, pid: i32) {
+        until("the server process ends", async || {
+            let question = "select from pg_stat_activity where pid = $1";
+            self.client.query(question, &[&pid]).await.unwrap().is_empty()
+        })
+        .await;
+    }
+}
+
+/// Waits until this holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < LONG, "waited in vain until {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(signal: &str, pid: i32) {
+    let kill = format!("kill -s {signal} {pid}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
+}

@@ -1,0 +1,120 @@
+//! A server process that does not answer, and then does.
+
+use std::time::Duration;
+
+use semel::{Ask, Claim, PostgresStore, Store, Void};
+use tokio::time::timeout;
+use xtask::servers::Servers;
+
+use crate::backends::{Backends, signal, until};
+use crate::place::{Place, ask, granted};
+
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A store with one connection, whose server process can be stopped.
+struct Hung {
+    store: PostgresStore,
+    place: Place,
+    backends: Backends,
+    pid: i32,
+    _server: Servers,
+}
+
+impl Hung {
+    async fn start() -> Self {
+        let server = Servers::postgres(&[]).unwrap();
+        let (place, backends) = Backends::on(server.url()).await;
+        let options = place.options().with_timeout(PATIENCE).unwrap().with_connections(1).unwrap();
+        let store = options.connect().await.unwrap();
+        store.migrate().await.unwrap();
+        granted(&store, &ask(&store, "before").await).await;
+        let [pid] = backends.of_committers().await[..] else { panic!("there is one connection") };
+        Self { store, place: Place { url: server.url().to_owned(), ..place }, backends, pid, _server: server }
+    }
+
+    /// Stops the server process, and asks it all the same. What is still in its hands could be applied at any time, so
+    /// that nothing can be said but that it is unknown.
+    async fn ask_in_vain(&self, asked: &Ask) {
+        signal("STOP", self.pid);
+        let error = self.store.claim(asked).await.expect_err("the server process is stopped");
+        assert!(error.is_unknown(), "{error}");
+    }
+
+    /// Lets the server process go on: it finds the claim, and that it should end.
+    async fn go_on(&self) {
+        signal("CONT", self.pid);
+        self.backends.await_end(self.pid).await;
+    }
+
+    /// The answer when the store has found its way back.
+    async fn claim(&self, asked: &Ask) -> Claim {
+        let mut answer = None;
+        until("the store has found back", async || {
+            match self.store.claim(asked).await {
+                Ok(claim) => answer = Some(claim),
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+            answer.is_some()
+        })
+        .await;
+        answer.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn claim_in_the_hands_of_a_hung_server_is_granted_once_it_is_settled() {
+    let hung = Hung::start().await;
+    let asked = ask(&hung.store, "key").await;
+    hung.ask_in_vain(&asked).await;
+    hung.go_on().await;
+    let claim = hung.claim(&asked).await;
+    let Claim::Granted(lease) = claim else { panic!("{claim:?}") };
+    let other = hung.place.store().await;
+    let record = other.find(&asked.key).await.unwrap().unwrap();
+    assert!(record.is_owned_by(asked.token, lease.fence()), "{record:?}");
+}
+
+#[tokio::test]
+async fn claim_in_the_hands_of_a_hung_server_takes_nothing_from_who_came_meanwhile() {
+    let hung = Hung::start().await;
+    let asked = ask(&hung.store, "key").await;
+    hung.ask_in_vain(&asked).await;
+    let other = hung.place.store().await;
+    let lease = granted(&other, &ask(&other, "key").await).await;
+    hung.go_on().await;
+    let claim = hung.claim(&asked).await;
+    assert!(matches!(claim, Claim::Running { .. }), "{claim:?}");
+    let record = other.find(&asked.key).await.unwrap().unwrap();
+    assert!(record.is_owned_by(lease.token(), lease.fence()), "{record:?}");
+}
+
+#[tokio::test]
+async fn claim_in_the_hands_of_a_hung_server_stays_voided() {
+    let hung = Hung::start().await;
+    let not_after = hung.store.now().await.unwrap().after(Duration::from_millis(500));
+    let asked = Ask { not_after, ..ask(&hung.store, "key").await };
+    hung.ask_in_vain(&asked).await;
+    let other = hung.place.store().await;
+    until("the claim is voided", async || {
+        other.void(&asked.key, asked.token, not_after).await.unwrap() == Void::Settled
+    })
+    .await;
+    hung.go_on().await;
+    assert!(matches!(hung.claim(&asked).await, Claim::Late));
+    granted(&other, &ask(&other, "key").await).await;
+}
+
+#[tokio::test]
+async fn time_is_told_although_the_process_that_was_asked_for_it_hangs() {
+    let server = Servers::postgres(&[]).unwrap();
+    let (place, backends) = Backends::on(server.url()).await;
+    // It has only just connected, so it cannot know the time from something else that was answered.
+    let store = place.options().with_timeout(PATIENCE).unwrap().connect().await.unwrap();
+    let [pid] = backends.that("true").await[..] else { panic!("there is one connection") };
+    signal("STOP", pid);
+    until("the time is told", async || {
+        timeout(20 * PATIENCE, store.now()).await.expect("it waits for a process that hangs").is_ok()
+    })
+    .await;
+    signal("CONT", pid);
+}

@@ -1,0 +1,159 @@
+//! A standby that does not answer: what it has not got is not acknowledged.
+//!
+//! A commit whose wait for the standby is cut short is answered as a success, with a warning. The record is then there for
+//! everyone to see, and lost if the standby takes over.
+
+use std::time::Duration;
+
+use semel::{Ack, Claim, Outcome, PostgresStore, Store, StoreError};
+use tokio::time::sleep;
+use tokio_postgres::Client;
+use xtask::servers::Servers;
+
+use crate::backends::{Backends, until};
+use crate::place::{Place, ask, granted, pid};
+
+/// How often the same is asked while the standby is away: enough for every connection to have its turn.
+const TURNS: usize = 4;
+
+struct Primary {
+    client: Client,
+    place: Place,
+    backends: Backends,
+    _server: Servers,
+}
+
+impl Primary {
+    async fn start() -> Self {
+        let server = Servers::postgres(&[]).unwrap();
+        let (place, backends) = Backends::on(server.url()).await;
+        Self { client: place.client().await, place, backends, _server: server }
+    }
+
+    async fn store(&self) -> PostgresStore {
+        let store = self.place.options().with_timeout(Duration::from_secs(2)).unwrap();
+        let store = store.connect().await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+
+    /// From now on commits wait for a standby that there is not.
+    async fn lose_standby(&self) {
+        self.client.batch_execute("alter system set synchronous_standby_names = 'nobody'").await.unwrap();
+        self.client.batch_execute("select pg_reload_conf()").await.unwrap();
+        // It takes a moment until everybody has heard of it: until a commit waits that has something to write.
+        let writer = self.place.client().await;
+        let pid = pid(&writer).await;
+        let waits = format!("pid = {pid} and wait_event = 'SyncRep'");
+        loop {
+            let writes = writer.batch_execute("select pg_logical_emit_message(true, 'test', '')");
+            let waiting = until("a commit waits", async || !self.backends.that(&waits).await.is_empty());
+            tokio::select! {
+                written = writes => written.unwrap(),
+                () = waiting => break,
+            }
+        }
+        self.place.kill(pid).await;
+    }
+
+    async fn find_standby(&self) {
+        self.client.batch_execute("alter system reset synchronous_standby_names").await.unwrap();
+        self.client.batch_execute("select pg_reload_conf()").await.unwrap();
+    }
+
+    /// Waits until the connection that lost something is replaced, so that all of them are free to take what is asked next.
+    async fn await_rest(&self) {
+        until("the store has found back", async || {
+            let of_late = self.backends.that("state <> 'idle' or state_change > now() - interval '100 ms'");
+            of_late.await.is_empty() && !self.backends.of_committers().await.is_empty()
+        })
+        .await;
+    }
+
+    /// What is answered while every wait for the standby is cut short.
+    async fn impatiently<T>(&self, answer: impl Future<Output = T>) -> T {
+        let cancelling = async {
+            loop {
+                self.backends.cancel_waits_for_standby().await;
+                sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::select! {
+            answer = answer => answer,
+            () = cancelling => unreachable!("it goes on forever"),
+        }
+    }
+}
+
+/// The answer, when the store has found its way back.
+async fn settled<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn claim_that_the_standby_may_not_have_is_not_granted() {
+    let primary = Primary::start().await;
+    let store = primary.store().await;
+    let asked = ask(&store, "key").await;
+    primary.lose_standby().await;
+    for turn in 0..TURNS {
+        let answer = primary.impatiently(store.claim(&asked)).await;
+        let error = answer.err().unwrap_or_else(|| panic!("answered in turn {turn}"));
+        assert!(error.is_unknown(), "{error}");
+        primary.await_rest().await;
+    }
+    let there = "select fence from records where key = 'key'";
+    let fence: i64 = primary.client.query_one(there, &[]).await.unwrap().get(0);
+
+    primary.find_standby().await;
+    let claim = settled(async || store.claim(&asked).await).await;
+    let Claim::Granted(lease) = claim else { panic!("{claim:?}") };
+    assert_eq!(lease.fence().get(), fence.unsigned_abs());
+    assert_eq!(lease.attempt(), 1);
+}
+
+#[tokio::test]
+async fn outcome_that_the_standby_may_not_have_is_not_acknowledged() {
+    let primary = Primary::start().await;
+    let store = primary.store().await;
+    let lease = granted(&store, &ask(&store, "key").await).await;
+    let (outcome, repeat) = (Outcome::json("charged").unwrap(), ask(&store, "key").await);
+    primary.lose_standby().await;
+    for turn in 0..TURNS {
+        let answer = primary.impatiently(store.complete(&lease, &outcome)).await;
+        let error = answer.err().unwrap_or_else(|| panic!("answered in turn {turn}"));
+        assert!(error.is_unknown(), "{error}");
+        primary.await_rest().await;
+        // Nor is it replayed to others, who would take it for recorded.
+        let answer = primary.impatiently(store.claim(&repeat)).await;
+        assert!(answer.is_err(), "{answer:?}");
+        primary.await_rest().await;
+    }
+
+    primary.find_standby().await;
+    let ack = settled(async || store.complete(&lease, &outcome).await).await;
+    assert_eq!(ack, Ack::Repeated);
+    let claim = settled(async || store.claim(&repeat).await).await;
+    assert!(matches!(&claim, Claim::Done(done) if *done == outcome), "{claim:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_answered_while_the_standby_does_not_answer() {
+    let primary = Primary::start().await;
+    let store = primary.store().await;
+    let asked = ask(&store, "key").await;
+    primary.lose_standby().await;
+    // Nobody cuts the wait short but the store, which ends it together with the connection when its patience is over.
+    for _ in 0..2 {
+        let error = store.claim(&asked).await.expect_err("there is no standby");
+        assert!(error.is_unknown(), "{error}");
+    }
+    primary.find_standby().await;
+    let claim = settled(async || store.claim(&asked).await).await;
+    assert!(matches!(claim, Claim::Granted(_)), "{claim:?}");
+}
