@@ -4,8 +4,8 @@
 //! DATABASE_URL=postgres://app@localhost/app cargo run --example postgres_transaction --features postgres
 //! ```
 //!
-//! It runs the same charge three times under one key: the first time the process "crashes" before its commit, the second
-//! time it commits, and the third time it is answered from the record. The account is charged once.
+//! It runs the same charge three times under one key: the first time the process "crashes" before its commit,
+//! the second time it commits, and the third time it is answered from the record. The account is charged once.
 
 use std::error::Error;
 use std::sync::Arc;

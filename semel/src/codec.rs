@@ -1,7 +1,7 @@
 //! The stored form of an outcome's headers.
 //!
-//! For each header, in their order: the length of the name in 2 bytes, the name, the length of the value in 4 bytes,
-//! the value; lengths with the high byte first. No headers are no bytes.
+//! For each header, in their order: the length of the name in 2 bytes, the name, the length of the value in 4
+//! bytes, the value; lengths with the high byte first. No headers are no bytes.
 
 use bytes::{BufMut, Bytes};
 

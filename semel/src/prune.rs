@@ -43,8 +43,8 @@ impl Pruner {
 
 /// Removes expired records in the background, for as long as the answer is kept.
 ///
-/// A store that fails is tried again, after pauses that grow to the idle one; each failure is logged. Several processes may
-/// prune one store.
+/// A store that fails is tried again, after pauses that grow to the idle one; each failure is logged. Several
+/// processes may prune one store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -59,8 +59,8 @@ where
     Ok(Measured::of(latencies, began.elapsed()))
 }
 
-/// Calls at a pace, whether earlier calls are answered or not, until told to stop. The latency counts from the moment at which the
-/// call was due, so a stall is charged to all that it held up.
+/// Calls at a pace, whether earlier calls are answered or not, until told to stop. The latency counts from the
+/// moment at which the call was due, so a stall is charged to all that it held up.
 pub(super) async fn at_pace<F, C>(
     per_second: u32,
     stop: impl Future<Output = ()>,

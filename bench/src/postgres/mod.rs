@@ -246,7 +246,8 @@ async fn first_of(side: Arc<dyn Subject>, key: String) -> Result<()> {
     side.first(&key).await
 }
 
-/// Keys that carry their time beside keys that do not, each from a checkpoint on, when every page is logged whole once.
+/// Keys that carry their time beside keys that do not, each from a checkpoint on, when every page is logged
+/// whole once.
 async fn order(args: &Args, server: &Server, report: &mut Report) -> Result<()> {
     let side: Arc<dyn Subject> = Arc::new(Semel::connect(&server.url, args.connections, "many").await?);
     server.fill("many", 3_000_000.min(args.rows), false).await?;

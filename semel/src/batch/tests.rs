@@ -3,9 +3,14 @@
 mod failures;
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
+use super::queue::{LANE_ROOM, ROOM_WAIT};
+use super::worker::{MAX_PAUSE, MAX_TRIES, MAX_TRYING};
 use super::*;
 
 /// What a test asks.
@@ -288,4 +293,36 @@ async fn a_closed_queue_answers_what_it_has_and_takes_nothing_more() {
     stage.go_on();
     assert_eq!(first.answer().await.unwrap(), 0);
     assert_eq!(answers(queued).await, [10, 20]);
+}
+
+#[tokio::test]
+async fn a_batch_that_takes_long_does_not_hold_up_others() {
+    let stage = Stage::new(Some(Semaphore::new(0)));
+    let batcher = Batcher::start(vec![stage.clone(), stage.clone()]);
+    let first = batcher.ask(Lane::Claim, plain(0)).await.unwrap();
+    stage.0.sent.subscribe().wait_for(|sent| sent.len() == 1).await.unwrap();
+    let second = batcher.ask(Lane::Claim, plain(1)).await.unwrap();
+    stage.0.sent.subscribe().wait_for(|sent| sent.len() == 2).await.unwrap();
+    stage.go_on();
+    for pending in [first, second] {
+        pending.answer().await.unwrap();
+    }
+    assert_eq!(stage.sent(), [[0], [1]]);
+}
+
+#[tokio::test]
+async fn what_is_asked_of_one_is_done_in_order() {
+    let stage = Stage::new(Some(Semaphore::new(0)));
+    let batcher = Batcher::start(vec![stage.clone(), stage.clone()]);
+    let first = batcher.ask(Lane::Claim, plain(0)).await.unwrap();
+    stage.0.sent.subscribe().wait_for(|sent| sent.len() == 1).await.unwrap();
+    let again = batcher.ask(Lane::Owner, plain(0)).await.unwrap();
+    let other = batcher.ask(Lane::Claim, plain(1)).await.unwrap();
+    stage.0.sent.subscribe().wait_for(|sent| sent.len() == 2).await.unwrap();
+    assert_eq!(stage.sent(), [[0], [1]], "the other connection leaves alone whom the first is busy with");
+    stage.go_on();
+    for pending in [first, again, other] {
+        pending.answer().await.unwrap();
+    }
+    assert_eq!(stage.sent(), [[0], [1], [0]]);
 }

@@ -1,7 +1,8 @@
 //! A batch as statements.
 //!
-//! Owners' writes come first, then replaces, new records and reads, each as one statement over all of its items. One statement that
-//! changes something commits by itself; several go into one transaction. All are sent without waiting for each other.
+//! Owners' writes come first, then replaces, new records and reads, each as one statement over all of its items.
+//! One statement that changes something commits by itself; several go into one transaction. All are sent without
+//! waiting for each other.
 //!
 //! What was not applied is looked at afterwards, in one more statement: why not is to be seen in the record.
 
@@ -10,37 +11,31 @@ use futures_util::future::{self, BoxFuture, join_all};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::committer::{Answer, Asked, Question, What};
+use super::answers::{Sorted, Unapplied, by_id};
+use super::committer::{Answer, Asked, Question};
 use super::id::Id;
-use super::row;
 use super::statements::{self, Column, Statements};
-use super::values::Moment;
 use crate::ask::{Ask, Durability};
-use crate::backend::{Opened, Replaced, Written};
 use crate::change::{Action, Replace, Write};
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::lease::Fence;
-use crate::record::Record;
-use crate::slot;
-use crate::time::Timestamp;
 
 /// The items of one statement: each id once, in order, with the place of its question in the batch.
-struct Round<'a, I> {
-    items: Vec<(Id, &'a I)>,
-    places: Vec<usize>,
+pub(super) struct Round<'a, I> {
+    pub(super) items: Vec<(Id, &'a I)>,
+    pub(super) places: Vec<usize>,
 }
 
 /// Questions of one kind, in the order they came.
-type Questions<'a, I> = Vec<(Id, &'a I, usize)>;
+pub(super) type Questions<'a, I> = Vec<(Id, &'a I, usize)>;
 
 pub(super) struct Batch<'a> {
     completes: Vec<Round<'a, Write>>,
     writes: Vec<Round<'a, Write>>,
     replaces: Vec<Round<'a, Replace>>,
-    opens: Round<'a, Ask>,
+    pub(super) opens: Round<'a, Ask>,
     /// Further claims of keys that the batch opens already: place, claim, and which of the opens goes first.
-    repeats: Vec<(usize, &'a Ask, usize)>,
+    pub(super) repeats: Vec<(usize, &'a Ask, usize)>,
     reads: Questions<'a, Key>,
     count: usize,
 }
@@ -48,8 +43,8 @@ pub(super) struct Batch<'a> {
 /// How to go about a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// Write something in any case, so that the commit waits for the disk and the standby, and with it everything that was
-    /// committed before.
+    /// Write something in any case, so that the commit waits for the disk and the standby, and with it
+    /// everything that was committed before.
     pub(super) confirm: bool,
     /// Use the statements that bear with others at work on the same rows. They cost more.
     pub(super) careful: bool,
@@ -77,8 +72,8 @@ pub(super) struct Committed {
     pub(super) mostly_repeats: Option<bool>,
 }
 
-/// Puts the first item of each id into the first statement, the second into another, and so on: a statement can write a row
-/// only once.
+/// Puts the first item of each id into the first statement, the second into another, and so on: a statement can
+/// write a row only once.
 fn rounds<I>(mut questions: Questions<'_, I>) -> Vec<Round<'_, I>> {
     questions.sort_by_key(|(id, ..)| *id);
     let mut rounds: Vec<Round<'_, I>> = Vec::new();
@@ -180,7 +175,8 @@ impl<'a> Batch<'a> {
         Ok(Committed { answers: answers.into_vec(), mostly_repeats })
     }
 
-    /// Sends the statements, all at once, and waits for what they show: what was written, replaced, created, and read.
+    /// Sends the statements, all at once, and waits for what they show: what was written, replaced, created, and
+    /// read.
     async fn send(
         &self,
         client: &Client,
@@ -305,209 +301,4 @@ fn succeeded(results: Vec<Result<Vec<Row>, Error>>) -> Result<Vec<Vec<Row>>, Err
         }
     }
     failed.map_or(Ok(rows), |(error, _)| Err(error))
-}
-
-/// Something that was not applied.
-enum Unapplied<'a> {
-    Write(Id, &'a Write, usize),
-    Replace(Id, &'a Replace, usize),
-}
-
-impl Unapplied<'_> {
-    fn id(&self) -> Id {
-        match self {
-            Self::Write(id, ..) | Self::Replace(id, ..) => *id,
-        }
-    }
-}
-
-/// The answers by the places of their questions.
-struct Sorted(Vec<Result<Answer, StoreError>>);
-
-impl Sorted {
-    fn new(count: usize) -> Self {
-        let missing = || Err(StoreError::unknown("Postgres left a question unanswered"));
-        Self((0..count).map(|_| missing()).collect())
-    }
-
-    fn into_vec(self) -> Vec<Result<Answer, StoreError>> {
-        self.0
-    }
-
-    fn put(&mut self, place: usize, answer: Result<(Timestamp, What), StoreError>) {
-        self.0[place] = answer.map(|(now, what)| Answer { now, what, met_a_lock: false });
-    }
-
-    fn written<'a>(&mut self, round: &Round<'a, Write>, rows: &[Row]) -> Vec<Unapplied<'a>> {
-        let mut unapplied = Vec::new();
-        for ((row, (id, item)), place) in
-            by_id(rows, &round.items).into_iter().zip(&round.items).zip(&round.places)
-        {
-            match row {
-                Some(row) => {
-                    self.put(*place, row::clock(row).map(|now| (now, What::Written(Written::Applied))))
-                }
-                None => unapplied.push(Unapplied::Write(*id, item, *place)),
-            }
-        }
-        unapplied
-    }
-
-    fn replaced<'a>(&mut self, round: &Round<'a, Replace>, rows: &[Row]) -> Vec<Unapplied<'a>> {
-        let mut unapplied = Vec::new();
-        for ((row, (id, item)), place) in
-            by_id(rows, &round.items).into_iter().zip(&round.items).zip(&round.places)
-        {
-            match row {
-                Some(row) => self.put(*place, replaced(row)),
-                None => unapplied.push(Unapplied::Replace(*id, item, *place)),
-            }
-        }
-        unapplied
-    }
-
-    /// Says why something was not applied, from what is there.
-    fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, there: &[Row]) {
-        let found = Found::of(there);
-        for item in unapplied {
-            let (place, answer) = match item {
-                Unapplied::Write(id, item, place) => (
-                    place,
-                    found.record(id, &item.key).map(|(now, record)| {
-                        let fence = item.action.fence();
-                        let met_a_lock = record
-                            .as_ref()
-                            .is_some_and(|it| it.is_owned_by(item.token, fence.unwrap_or(it.fence)));
-                        Answer { now, what: What::Written(Written::Unapplied(record)), met_a_lock }
-                    }),
-                ),
-                Unapplied::Replace(id, item, place) => (
-                    place,
-                    found.record(id, &item.key).map(|(now, record)| {
-                        let why = unreplaced(item, record.as_deref(), now);
-                        Answer { now, what: What::Replaced(why), met_a_lock: why == Replaced::Locked }
-                    }),
-                ),
-            };
-            self.0[place] = answer;
-        }
-    }
-
-    fn opened(
-        &mut self,
-        Batch { opens, repeats, .. }: &Batch<'_>,
-        seen: &[Option<&Row>],
-        created: &[Option<&Row>],
-        there: &[Row],
-    ) {
-        let there = Found::of(there);
-        let opened = |at: usize| {
-            let (id, ask) = opens.items[at];
-            if let Some(row) = seen[at] {
-                let record = row::record(row, ask.key.clone(), Some(&ask.intent))?;
-                return Ok((row::clock(row)?, Opened::Found(Box::new(record))));
-            }
-            if let Some(row) = created[at] {
-                let now = row::clock(row)?;
-                let lease_until = now.after(ask.terms.lease());
-                return Ok((now, Opened::Created { fence: Fence::next(None, now), lease_until }));
-            }
-            let (now, record) = there.record(id, &ask.key)?;
-            Ok(match record {
-                Some(record) => (now, Opened::Found(record)),
-                None if now > ask.not_after => (now, Opened::Late),
-                None => (now, Opened::Unseen),
-            })
-        };
-        for (place, ask, first) in repeats {
-            let answer = opened(*first).map(|(now, first_opened)| {
-                (now, What::Opened(behind(first_opened, opens.items[*first].1, ask, now)))
-            });
-            self.put(*place, answer);
-        }
-        for (at, place) in opens.places.iter().enumerate() {
-            self.put(*place, opened(at).map(|(now, opened)| (now, What::Opened(opened))));
-        }
-    }
-
-    fn read(&mut self, questions: &Questions<'_, Key>, rows: &[Row]) {
-        let found = Found::of(rows);
-        for (id, key, place) in questions {
-            self.put(*place, found.record(*id, key).map(|(now, record)| (now, What::Read(record))));
-        }
-    }
-}
-
-/// The row of each item, if there is one.
-fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'r Row>> {
-    let mut sorted = vec![None; items.len()];
-    for row in rows {
-        if let Some(id) = row::id(row)
-            && let Ok(at) = items.binary_search_by(|(item, _)| item.as_bytes().cmp(id))
-        {
-            sorted[at] = Some(row);
-        }
-    }
-    sorted
-}
-
-/// Rows of records, to be found by id, with the clock.
-struct Found<'r> {
-    now: Option<Timestamp>,
-    rows: Vec<(&'r [u8], &'r Row)>,
-}
-
-impl<'r> Found<'r> {
-    fn of(rows: &'r [Row]) -> Self {
-        let now = rows.first().and_then(|row| row::clock(row).ok());
-        let mut rows: Vec<_> = rows.iter().filter_map(|row| row::id(row).map(|id| (id, row))).collect();
-        rows.sort_unstable_by_key(|(id, _)| *id);
-        Self { now, rows }
-    }
-
-    fn record(&self, id: Id, key: &Key) -> Result<(Timestamp, Option<Box<Record>>), StoreError> {
-        let now = self.now.ok_or_else(|| StoreError::unknown("Postgres did not tell its time"))?;
-        let Ok(at) = self.rows.binary_search_by_key(&id.as_bytes(), |(id, _)| *id) else {
-            return Ok((now, None));
-        };
-        let record = row::record(self.rows[at].1, key.clone(), None)?;
-        Ok((now, Some(Box::new(record))))
-    }
-}
-
-/// What a claim finds that stands behind another one of the same key in the batch.
-fn behind(first: Opened, first_ask: &Ask, ask: &Ask, now: Timestamp) -> Opened {
-    if now > ask.not_after {
-        return Opened::Late;
-    }
-    match first {
-        Opened::Created { .. } => {
-            let mut slot = None;
-            let _created = slot::open(&mut slot, first_ask, now);
-            slot::open(&mut slot, ask, now)
-        }
-        Opened::Found(record) => Opened::Found(record),
-        // Nobody was first after all.
-        Opened::Late | Opened::Unseen => Opened::Unseen,
-    }
-}
-
-/// A row of `replace.sql`: clock, id, fence and end of the lease.
-fn replaced(row: &Row) -> Result<(Timestamp, What), StoreError> {
-    let corrupt = |e: Error| StoreError::corrupt("a replaced record is not shown as expected").with_source(e);
-    let fence: i64 = row.try_get(2).map_err(corrupt)?;
-    let Moment(lease_until) = row.try_get(3).map_err(corrupt)?;
-    let applied = Replaced::Applied { fence: Fence::new(fence.unsigned_abs()), lease_until };
-    Ok((row::clock(row)?, What::Replaced(applied)))
-}
-
-/// Why a replace was not applied.
-fn unreplaced(item: &Replace, there: Option<&Record>, now: Timestamp) -> Replaced {
-    let as_expected = there
-        .is_some_and(|record| record.token == item.expected_token && record.version == item.expected_version);
-    match item.not_after {
-        _ if !as_expected => Replaced::Changed,
-        Some(not_after) if now > not_after => Replaced::Late,
-        _ => Replaced::Locked,
-    }
 }

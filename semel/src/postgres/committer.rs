@@ -70,8 +70,8 @@ pub(super) struct Committer {
     repeats: bool,
 }
 
-/// What may have been committed without being safe on the standby. Everyone can see it, so all connections of a store have
-/// to know.
+/// What may have been committed without being safe on the standby. Everyone can see it, so all connections of a
+/// store have to know.
 #[derive(Default)]
 pub(super) struct Doubts {
     raised: AtomicU64,
@@ -139,8 +139,8 @@ impl batch::Committer for Committer {
         within(self.options.timeout, async {
             if let Some(lost) = self.lost {
                 line.lay_to_rest(lost, self.options.timeout / 2).await?;
-                // Not before: until then it could commit after another connection has confirmed what is there. Nor is it
-                // too late, as nobody is asked about its keys until then.
+                // Not before: until then it could commit after another connection has confirmed what is there.
+                // Nor is it too late, as nobody is asked about its keys until then.
                 self.doubts.raise();
                 self.lost = None;
             }

@@ -6,8 +6,8 @@ use tokio_postgres::error::SqlState;
 use crate::batch::Failed;
 use crate::error::StoreError;
 
-/// What an error of a batch means. Known by its code, never by its text; without one it came from the connection, and
-/// nobody knows what was applied.
+/// What an error of a batch means. Known by its code, never by its text; without one it came from the
+/// connection, and nobody knows what was applied.
 pub(super) fn of_batch(error: Error) -> Failed {
     let Some(code) = error.code() else {
         return Failed::Lost(StoreError::unknown("the connection to Postgres was lost").with_source(error));
@@ -56,8 +56,8 @@ pub(super) fn is_contention(code: &SqlState) -> bool {
     [SqlState::UNIQUE_VIOLATION, SqlState::LOCK_NOT_AVAILABLE].contains(code)
 }
 
-/// Whether a connection is of no use after this error: it leads to a server that cannot write, or its statements do not
-/// fit the schema any more.
+/// Whether a connection is of no use after this error: it leads to a server that cannot write, or its statements
+/// do not fit the schema any more.
 pub(super) fn ends_session(code: &SqlState) -> bool {
     *code == SqlState::READ_ONLY_SQL_TRANSACTION
         || *code == SqlState::FEATURE_NOT_SUPPORTED
@@ -86,8 +86,8 @@ impl Meaning {
         match code.code().get(..2) {
             // Connection exceptions.
             Some("08") => Self::Lost,
-            // Transaction rollback, lock not available, operator intervention, insufficient resources (full disk, too
-            // many connections), errors outside of Postgres, an aborted transaction, internal errors.
+            // Transaction rollback, lock not available, operator intervention, insufficient resources (full
+            // disk, too many connections), errors outside of Postgres, an aborted transaction, internal errors.
             Some("40" | "55" | "57" | "53" | "58" | "25" | "XX") => Self::Transient,
             _ => Self::Refused,
         }

@@ -9,9 +9,10 @@ const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /// 32 bytes that stand for a key in its scope: a digest of the three texts, each with its length.
 ///
-/// A key that begins with the time it was made, a UUID of version 7 or a ULID, keeps that time in front of 26 bytes of the
-/// digest. Then new rows are neighbours in the index, and a checkpoint costs one page image for many of them instead of
-/// one for each. What a caller can do with a made-up time is to put its own rows elsewhere.
+/// A key that begins with the time it was made, a UUID of version 7 or a ULID, keeps that time in front of 26
+/// bytes of the digest. Then new rows are neighbours in the index, and a checkpoint costs one page image for
+/// many of them instead of one for each. What a caller can do with a made-up time is to put its own rows
+/// elsewhere.
 ///
 /// The SQL function `record_id` computes the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

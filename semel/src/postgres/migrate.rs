@@ -17,8 +17,8 @@ const BOOK: &str = include_str!("sql/migrations.sql");
 struct Migration {
     version: i32,
     name: &'static str,
-    /// The oldest version of the schema whose code can still run beside this step. A step that only adds something leaves
-    /// it as it was, so that old and new processes can run side by side.
+    /// The oldest version of the schema whose code can still run beside this step. A step that only adds
+    /// something leaves it as it was, so that old and new processes can run side by side.
     needs: i32,
     up: &'static str,
     down: &'static str,

@@ -2,6 +2,7 @@
 
 mod options;
 mod batch;
+mod answers;
 mod committer;
 mod statements;
 mod row;
@@ -47,8 +48,8 @@ use sql::Schema;
 
 /// Records in Postgres: durable, fast by group commit, and in the user's own transaction where that is wanted.
 ///
-/// Questions of all callers go through a queue to a few connections; what is queued when a connection is free is one batch,
-/// committed together. What is asked of one key is done in the order it was asked.
+/// Questions of all callers go through a queue to a few connections; what is queued when a connection is free is
+/// one batch, committed together. What is asked of one key is done in the order it was asked.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -63,8 +64,8 @@ use sql::Schema;
 /// ```
 ///
 /// # What it promises
-/// What is answered survives a crash of every process and of the server. It does not survive the loss of the disk, nor the
-/// promotion of an asynchronous standby. docs/postgres.md says more.
+/// What is answered survives a crash of every process and of the server. It does not survive the loss of the
+/// disk, nor the promotion of an asynchronous standby. docs/postgres.md says more.
 ///
 /// Clones share the queue and the connections.
 #[derive(Clone)]
@@ -108,10 +109,12 @@ impl PostgresStore {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at once.
+    /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at
+    /// once.
     ///
     /// # Errors
-    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody else.
+    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody
+    /// else.
     pub async fn migrate(&self) -> Result<u32, StoreError> {
         let mut session = Session::open(&self.shared.options).await?;
         migrate::up(&mut session.client, self.schema()).await

@@ -17,8 +17,8 @@ use crate::inspect::{Cursor, Page, Query, Stats};
 use crate::key::Scope;
 use crate::time::Timestamp;
 
-/// A count is kept for this many times as long as it took, so that counting takes up a twentieth of one connection's time at
-/// most, however large the table.
+/// A count is kept for this many times as long as it took, so that counting takes up a twentieth of one
+/// connection's time at most, however large the table.
 const COUNT_KEPT: u32 = 20;
 
 pub(super) struct Operator {

@@ -34,17 +34,18 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// For how long an answer is waited for before the connection is given up, unless set.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-    /// How many connections commit batches, unless set. Two is what was measured best: one batch is prepared while the
-    /// other waits for the disk.
+    /// How many connections commit batches, unless set. Two is what was measured best: one batch is prepared
+    /// while the other waits for the disk.
     pub const DEFAULT_CONNECTIONS: usize = 2;
     /// The most connections that commit batches. More make the batches smaller, not the store faster.
     pub const MAX_CONNECTIONS: usize = 16;
 
     /// Options from a URL, or from `key=value` pairs, as libpq takes them.
     ///
-    /// `sslmode` is honoured as libpq does: `disable`, `prefer` (the default), `require`, `verify-ca`, `verify-full`, the
-    /// last two with the authorities in the file `sslrootcert`, or the system's. With a Unix socket there is no TLS.
-    /// Several hosts are tried in turn; with `target_session_attrs=read-write` until one takes writes.
+    /// `sslmode` is honoured as libpq does: `disable`, `prefer` (the default), `require`, `verify-ca`,
+    /// `verify-full`, the last two with the authorities in the file `sslrootcert`, or the system's. With a Unix
+    /// socket there is no TLS. Several hosts are tried in turn; with `target_session_attrs=read-write` until one
+    /// takes writes.
     ///
     /// # Errors
     /// Refused if the text is not understood, or a certificate cannot be read. The message holds no password.
@@ -94,7 +95,8 @@ impl PostgresOptions {
     /// The schema that holds the records; `semel` unless set.
     ///
     /// # Errors
-    /// Refused if Postgres would not take the name, or it has an apostrophe, a backslash, `$$` or control characters.
+    /// Refused if Postgres would not take the name, or it has an apostrophe, a backslash, `$$` or control
+    /// characters.
     pub fn with_schema(self, name: &str) -> Result<Self, StoreError> {
         Ok(Self { schema: Schema::new(name)?, ..self })
     }
@@ -113,7 +115,8 @@ impl PostgresOptions {
         Ok(Self { connections, ..self })
     }
 
-    /// For how long an answer is waited for. Then the connection is given up, and the batch is sent again over another.
+    /// For how long an answer is waited for. Then the connection is given up, and the batch is sent again over
+    /// another.
     ///
     /// # Errors
     /// Refused if it is not within 100 ms and 10 minutes.

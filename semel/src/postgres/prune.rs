@@ -14,8 +14,8 @@ use crate::store::Prune;
 /// How many pages of the table one statement looks at: 2 MiB.
 const PAGES: i64 = 256;
 
-/// Goes round the table, a few pages at a time. The next sweep begins where the last one ended, so that the beginning of the
-/// table is not read again for each call.
+/// Goes round the table, a few pages at a time. The next sweep begins where the last one ended, so that the
+/// beginning of the table is not read again for each call.
 pub(super) struct Sweeper {
     side: Side,
     next_page: AtomicI64,

@@ -15,8 +15,8 @@ use crate::outcome::Outcome;
 use crate::record::{Note, Owner, Record, State};
 use crate::time::Timestamp;
 
-/// The columns in which statements show records, in their order. Found by place: looking up two dozen names in each of
-/// hundred thousands of rows a second is work that shows.
+/// The columns in which statements show records, in their order. Found by place: looking up two dozen names in
+/// each of hundred thousands of rows a second is work that shows.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Column {
     Now,
@@ -58,7 +58,8 @@ pub(super) fn id(row: &Row) -> Option<&[u8]> {
     get(row, Column::Id).ok().flatten()
 }
 
-/// A value of a row. Its absence, or another type, means that the schema is not the one that this code was written for.
+/// A value of a row. Its absence, or another type, means that the schema is not the one that this code was
+/// written for.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: Column) -> Result<T, StoreError> {
     row.try_get(column as usize)
         .map_err(|e| StoreError::corrupt(format!("column {column:?} is not as expected")).with_source(e))
@@ -77,7 +78,8 @@ pub(super) fn key(row: &Row) -> Result<Key, StoreError> {
         .map_err(|e| corrupt("key", e))
 }
 
-/// The record in a row, of a key that is known to whoever asked. A repeat brings along the intent that it most likely has.
+/// The record in a row, of a key that is known to whoever asked. A repeat brings along the intent that it most
+/// likely has.
 pub(super) fn record(row: &Row, key: Key, likely: Option<&Intent>) -> Result<Record, StoreError> {
     let moment = |column| get(row, column).map(|Moment(at)| at);
     let note: Option<&str> = get(row, Column::Note)?;

@@ -50,8 +50,9 @@ pub(super) struct Peer {
 
 /// Settings of the connections that commit batches.
 ///
-/// The statements look up a handful of ids in an index of any size. A plan made once for an empty table must serve ten million
-/// rows, so the other ways are closed. What is left of a cut connection must not hold its locks for long.
+/// The statements look up a handful of ids in an index of any size. A plan made once for an empty table must
+/// serve ten million rows, so the other ways are closed. What is left of a cut connection must not hold its
+/// locks for long.
 const COMMITTER_SETTINGS: &str = "
     set search_path = pg_catalog;
     set default_transaction_isolation = 'read committed';
@@ -106,8 +107,8 @@ impl Line {
         .await
     }
 
-    /// Waits until the process at the other end of an earlier connection is gone, and ends it if need be. After that,
-    /// nothing it was sent can be applied any more.
+    /// Waits until the process at the other end of an earlier connection is gone, and ends it if need be. After
+    /// that, nothing it was sent can be applied any more.
     pub(super) async fn lay_to_rest(&mut self, peer: Peer, patience: Duration) -> Result<(), StoreError> {
         let question = "
             select pg_terminate_backend(pid)
@@ -138,7 +139,8 @@ impl Wire {
     pub(super) async fn carry<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(|context| {
-            // First the questions go into the queue, then out; and if answers came in, they are looked at right away.
+            // First the questions go into the queue, then out; and if answers came in, they are looked at right
+            // away.
             if let Poll::Ready(answer) = work.as_mut().poll(context) {
                 return Poll::Ready(answer);
             }
@@ -225,7 +227,8 @@ async fn prepare(client: &Client, settings: &str) -> Result<Peer, StoreError> {
     }
     client.batch_execute(settings).await.map_err(errors::of_question)?;
     if row.get::<_, &str>(3) == "off" {
-        // An outcome that was answered must not be lost in a crash, whatever the rest of the database is content with.
+        // An outcome that was answered must not be lost in a crash, whatever the rest of the database is content
+        // with.
         client.batch_execute("set synchronous_commit = on").await.map_err(errors::of_question)?;
     }
     Ok(Peer { process: row.get(0), started: row.get(1) })

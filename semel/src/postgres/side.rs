@@ -46,8 +46,8 @@ impl Side {
         within(self.options.timeout, answer).await
     }
 
-    /// The connection, if the schema is there and fits. Asked each time: a newer semel may have migrated it since, and whoever
-    /// lists, counts or prunes does so seldom enough.
+    /// The connection, if the schema is there and fits. Asked each time: a newer semel may have migrated it
+    /// since, and whoever lists, counts or prunes does so seldom enough.
     pub(super) async fn checked(&self) -> Result<Arc<Session>, StoreError> {
         let session = self.session().await?;
         within(self.options.timeout, migrate::check(&session.client, &self.options.schema)).await?;

@@ -46,8 +46,8 @@ impl Schema {
     }
 }
 
-/// A statement without the header that explains it: `pg_stat_activity` shows the first kilobyte, and that should be the
-/// statement.
+/// A statement without the header that explains it: `pg_stat_activity` shows the first kilobyte, and that should
+/// be the statement.
 pub(super) fn without_header(file: &str) -> String {
     file.lines().skip_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }

@@ -71,8 +71,8 @@ fn authorities(file: Option<&Path>) -> Result<RootCertStore, StoreError> {
     Ok(roots)
 }
 
-/// Checks less than everything: not the name, or not even who signed the certificate. It does check that the other side
-/// owns the certificate it shows.
+/// Checks less than everything: not the name, or not even who signed the certificate. It does check that the
+/// other side owns the certificate it shows.
 #[derive(Debug)]
 struct Lenient {
     provider: Arc<CryptoProvider>,

@@ -42,11 +42,12 @@ mod sealed {
 }
 
 impl PostgresStore {
-    /// Records the outcome in a transaction of the caller's, together with the effect: both are committed, or neither.
+    /// Records the outcome in a transaction of the caller's, together with the effect: both are committed, or
+    /// neither.
     ///
-    /// The transaction must be one of the same database. It waits for nobody but a renewal of the same lease. If it is rolled
-    /// back, the key is still running, and its owner may try again. If its commit was not answered, whoever tries again is
-    /// told [`Ack::Repeated`] should it have been made: the effect is there already. For
+    /// The transaction must be one of the same database. It waits for nobody but a renewal of the same lease. If
+    /// it is rolled back, the key is still running, and its owner may try again. If its commit was not answered,
+    /// whoever tries again is told [`Ack::Repeated`] should it have been made: the effect is there already. For
     /// [`Policy::transactional`](crate::Policy::transactional).
     ///
     /// ```no_run
@@ -62,8 +63,8 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// What the database said; the transaction is then to be rolled back. A lost lease is an answer, not an error: see
-    /// [`Ack::applied`].
+    /// What the database said; the transaction is then to be rolled back. A lost lease is an answer, not an
+    /// error: see [`Ack::applied`].
     pub async fn complete_in(
         &self,
         transaction: &mut impl InTransaction,
@@ -133,7 +134,8 @@ impl InTransaction for sqlx::Transaction<'_, sqlx::Postgres> {
     }
 }
 
-/// The statement for good, which is what sqlx asks for where a text is not part of the program. There is one for each schema.
+/// The statement for good, which is what sqlx asks for where a text is not part of the program. There is one for
+/// each schema.
 #[cfg(feature = "sqlx")]
 fn kept(statement: &str) -> &'static str {
     use std::collections::HashSet;

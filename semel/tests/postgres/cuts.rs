@@ -184,7 +184,8 @@ async fn nothing_is_said_of_what_went_out_while_there_is_no_way() {
     }
 }
 
-/// The record that stood in the way is removed, as after its retention. A copy of the claim that arrived now would be granted.
+/// The record that stood in the way is removed, as after its retention. A copy of the claim that arrived now
+/// would be granted.
 #[tokio::test]
 async fn claim_that_was_answered_has_no_copy_on_its_way() {
     let way = Cuttable::start().await;

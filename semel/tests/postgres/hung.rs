@@ -32,8 +32,8 @@ impl Hung {
         Self { store, place: Place { url: server.url().to_owned(), ..place }, backends, pid, _server: server }
     }
 
-    /// Stops the server process, and asks it all the same. What is still in its hands could be applied at any time, so
-    /// that nothing can be said but that it is unknown.
+    /// Stops the server process, and asks it all the same. What is still in its hands could be applied at any
+    /// time, so that nothing can be said but that it is unknown.
     async fn ask_in_vain(&self, asked: &Ask) {
         signal("STOP", self.pid);
         let error = self.store.claim(asked).await.expect_err("the server process is stopped");

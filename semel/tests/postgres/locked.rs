@@ -9,7 +9,8 @@ use tokio_postgres::Client;
 
 use crate::place::{Place, ask, end_lease, granted};
 
-/// For what writes nothing, and so does not wait for the disk. Who waited for the lock would do so for a second at least.
+/// For what writes nothing, and so does not wait for the disk. Who waited for the lock would do so for a second
+/// at least.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 fn outcome() -> Outcome {

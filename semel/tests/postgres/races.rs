@@ -49,7 +49,8 @@ fn one(claims: impl IntoIterator<Item = Claim>) -> Lease {
     leases.remove(0)
 }
 
-// On one thread, all claims of a store are queued before the first is sent, so that one batch holds many of one key.
+// On one thread, all claims of a store are queued before the first is sent, so that one batch holds many of one
+// key.
 #[tokio::test]
 async fn one_of_many_gets_a_new_key() {
     let stores = two_stores(&Place::shared()).await;

@@ -1,7 +1,7 @@
 //! A standby that does not answer: what it has not got is not acknowledged.
 //!
-//! A commit whose wait for the standby is cut short is answered as a success, with a warning. The record is then there for
-//! everyone to see, and lost if the standby takes over.
+//! A commit whose wait for the standby is cut short is answered as a success, with a warning. The record is then
+//! there for everyone to see, and lost if the standby takes over.
 
 use std::time::Duration;
 
@@ -61,7 +61,8 @@ impl Primary {
         self.client.batch_execute("select pg_reload_conf()").await.unwrap();
     }
 
-    /// Waits until the connection that lost something is replaced, so that all of them are free to take what is asked next.
+    /// Waits until the connection that lost something is replaced, so that all of them are free to take what is
+    /// asked next.
     async fn await_rest(&self) {
         until("the store has found back", async || {
             let of_late = self.backends.that("state <> 'idle' or state_change > now() - interval '100 ms'");
@@ -148,7 +149,8 @@ async fn nothing_is_answered_while_the_standby_does_not_answer() {
     let store = primary.store().await;
     let asked = ask(&store, "key").await;
     primary.lose_standby().await;
-    // Nobody cuts the wait short but the store, which ends it together with the connection when its patience is over.
+    // Nobody cuts the wait short but the store, which ends it together with the connection when its patience is
+    // over.
     for _ in 0..2 {
         let error = store.claim(&asked).await.expect_err("there is no standby");
         assert!(error.is_unknown(), "{error}");

@@ -1,6 +1,7 @@
 -- Records outcomes: applied where token and fence match a running record. Time takes no part.
 --
--- Unlike write.sql it waits for a row that is locked, as long as `lock_timeout` allows; it is the one to send first, as it logs less.
+-- Unlike write.sql it waits for a row that is locked, as long as `lock_timeout` allows; it is the one to send
+-- first, as it logs less.
 --
 -- $1 ids, in order and without repeats, $2 tokens, $3 fences, $4 statuses, $5 subtypes, $6 headers, $7 bodies
 --

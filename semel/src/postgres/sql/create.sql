@@ -1,10 +1,11 @@
 -- Creates the record of each claim whose key has none.
 --
--- A claim after its `not_after` creates nothing, and so does one whose key has a record: that one is neither locked nor written.
--- Rows are created in the order given, so that two batches never wait for each other in a circle.
+-- A claim after its `not_after` creates nothing, and so does one whose key has a record: that one is neither
+-- locked nor written. Rows are created in the order given, so that two batches never wait for each other in a
+-- circle.
 --
--- The committer first sends it without the line `on conflict`, which makes Postgres log more; then somebody else who creates
--- the same record at the same moment is a unique violation, and it is sent as it is here.
+-- The committer first sends it without the line `on conflict`, which makes Postgres log more; then somebody else
+-- who creates the same record at the same moment is a unique violation, and it is sent as it is here.
 --
 -- $1 ids, in order and without repeats, $2 tokens, $3 realms, $4 principals, $5 keys, $6 operations, $7 resources, $8 fingerprints,
 -- $9 their versions, $10 owners, $11 leases, $12 retentions, $13 not_after

@@ -1,7 +1,8 @@
 -- Removes expired records from a range of the table's pages.
 --
--- A row that somebody has locked is left for another time, and nobody waits for it. Whether a row goes is decided under its lock:
--- a key that was claimed anew meanwhile stays. Reading pages in their order needs no index, and touches each page once.
+-- A row that somebody has locked is left for another time, and nobody waits for it. Whether a row goes is
+-- decided under its lock: a key that was claimed anew meanwhile stays. Reading pages in their order needs no
+-- index, and touches each page once.
 --
 -- $1 the first row address, $2 the one behind the last, $3 realm or null, $4 how many at most
 with

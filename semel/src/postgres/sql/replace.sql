@@ -1,10 +1,13 @@
--- Writes a whole record in the place of one that still has the expected token and version, and raises fence and version.
+-- Writes a whole record in the place of one that still has the expected token and version, and raises fence and
+-- version.
 --
--- A row that somebody's open transaction has locked is left alone, and nobody waits for it. So is one whose `not_after` is over.
+-- A row that somebody's open transaction has locked is left alone, and nobody waits for it. So is one whose
+-- `not_after` is over.
 --
 -- $1 ids, in order and without repeats, $2 expected tokens, $3 expected versions, $4 not_after or null, $5 tokens, $6 attempts,
 -- $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their versions, $12 owners, $13 leases, $14 retentions or null to keep
--- the end, $15 whether a new life begins, $16 notes or null to keep the note, $17 statuses, $18 subtypes, $19 headers, $20 bodies
+-- the end, $15 whether a new life begins, $16 notes or null to keep the note, $17 statuses, $18 subtypes, $19
+-- headers, $20 bodies
 --
 -- A row for each record that was replaced: the clock, id, fence and end of the lease.
 with
