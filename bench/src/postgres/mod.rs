@@ -72,10 +72,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if wants(Figure::First) || wants(Figure::Replay) || wants(Figure::Log) {
             let sides = sides(args, &server).await?;
             if wants(Figure::First) {
-                first(args, &sides, &mut report).await?;
+                first(args, &server, &sides, &mut report).await?;
             }
             if wants(Figure::Replay) {
-                replay(args, &sides, &mut report).await?;
+                replay(args, &server, &sides, &mut report).await?;
             }
             if wants(Figure::Log) {
                 log(args, &server, &sides, &mut report).await?;
@@ -169,9 +169,10 @@ where
     Ok(medians)
 }
 
-async fn first(args: &Args, sides: &Sides, report: &mut Report) -> Result<()> {
+async fn first(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
     for (callers, bound) in [(256, 10.0), (64, 5.0), (1, 1.2)] {
         let call = |side: Arc<dyn Subject>, _| async move { side.first(&uuid_v4()).await };
+        server.begin_anew().await?;
         let [semel, _, cratestack] =
             compare(args, "claim + complete, new keys", callers, sides, call).await?;
         let figure = format!("claim + complete, new keys, {callers} callers, vs cratestack-sqlx");
@@ -187,7 +188,8 @@ fn repeated(n: u64) -> String {
     format!("repeated-{}", n % REPEATED)
 }
 
-async fn replay(args: &Args, sides: &Sides, report: &mut Report) -> Result<()> {
+async fn replay(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
+    server.begin_anew().await?;
     for side in sides {
         for n in 0..REPEATED {
             side.first(&repeated(n)).await?;
@@ -211,6 +213,7 @@ where
 }
 
 async fn log(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
+    server.begin_anew().await?;
     let mut bytes: [Vec<f64>; 3] = Default::default();
     for _ in 0..args.rounds {
         for (at, side) in sides.iter().enumerate() {
