@@ -36,6 +36,7 @@
 //! # Where to look
 //!
 //! - To run work: [`Once`].
+//! - To keep records in Postgres: `PostgresStore` (feature `postgres`).
 //! - To look into a store and settle a held key: [`Inspect`].
 //! - To write a store: [`backend::Backend`], and the suite in `semel::conformance` (feature `conformance`).
 //! - The rule itself: [`decide`].

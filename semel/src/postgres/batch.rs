@@ -1,13 +1,13 @@
 //! A batch as statements.
 //!
 //! Owners' writes come first, then replaces, new records and reads, each as one statement over all of its items.
-//! One statement that changes something commits by itself; several go into one transaction. All are sent without
+//! A statement alone commits by itself; several go into one transaction. All are sent without
 //! waiting for each other.
 //!
 //! What was not applied is looked at afterwards, in one more statement: why not is to be seen in the record.
 
 use futures_util::TryStreamExt;
-use futures_util::future::{self, BoxFuture, join_all};
+use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -189,13 +189,16 @@ impl<'a> Batch<'a> {
             && missing.iter().all(|(_, ask)| ask.durability == Durability::WithOutcome);
         let changes =
             self.completes.len() + self.writes.len() + self.replaces.len() + usize::from(!missing.is_empty());
-        if let ([completes], false, false) =
-            (&*self.completes, missing.is_empty(), manner.careful || manner.confirm || relaxed)
+        // A read beside a change is part of its transaction: should it fail by itself, nobody could say any more
+        // that nothing was applied.
+        let together = changes + usize::from(!self.reads.is_empty()) > 1 || manner.confirm || relaxed;
+        let plain = !(manner.careful || manner.confirm || relaxed) && self.reads.is_empty();
+        if let ([completes], false) = (&*self.completes, missing.is_empty())
+            && plain
             && changes == 2
         {
-            return self.send_both(client, prepared, completes, missing).await;
+            return send_both(client, prepared, completes, missing).await;
         }
-        let together = changes > 1 || manner.confirm || relaxed;
 
         let mut sent: Vec<BoxFuture<'_, Result<Vec<Row>, Error>>> = Vec::new();
         if together {
@@ -238,28 +241,6 @@ impl<'a> Batch<'a> {
         let found = if self.reads.is_empty() { Vec::new() } else { shown.next().unwrap_or_default() };
         Ok(Shown { written, replaced, created, found })
     }
-
-    /// Completes and creates in one statement, which is a transaction by itself.
-    async fn send_both(
-        &self,
-        client: &Client,
-        prepared: &Statements,
-        completes: &Round<'_, Write>,
-        missing: &[(Id, &Ask)],
-    ) -> Result<Shown, Error> {
-        let mut columns = statements::complete(&completes.items);
-        columns.extend(statements::create(missing));
-        let both = query(client, &prepared.complete_and_create, columns);
-        let reads = async {
-            match self.reads.is_empty() {
-                true => Ok(Vec::new()),
-                false => read(client, &prepared.read, self.reads.iter().map(|(id, ..)| *id).collect()).await,
-            }
-        };
-        let (both, found) = future::try_join(both, reads).await?;
-        let (completed, created) = both.into_iter().partition(|row| row.get(2));
-        Ok(Shown { written: vec![completed], replaced: Vec::new(), created, found })
-    }
 }
 
 /// What the statements of a batch showed.
@@ -268,6 +249,20 @@ struct Shown {
     replaced: Vec<Vec<Row>>,
     created: Vec<Row>,
     found: Vec<Row>,
+}
+
+/// Completes and creates in one statement, which is a transaction by itself.
+async fn send_both(
+    client: &Client,
+    prepared: &Statements,
+    completes: &Round<'_, Write>,
+    missing: &[(Id, &Ask)],
+) -> Result<Shown, Error> {
+    let mut columns = statements::complete(&completes.items);
+    columns.extend(statements::create(missing));
+    let both = query(client, &prepared.complete_and_create, columns).await?;
+    let (completed, created) = both.into_iter().partition(|row| row.get(2));
+    Ok(Shown { written: vec![completed], replaced: Vec::new(), created, found: Vec::new() })
 }
 
 async fn command(client: &Client, text: &str) -> Result<Vec<Row>, Error> {
