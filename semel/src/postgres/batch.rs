@@ -210,7 +210,11 @@ impl<'a> Batch<'a> {
         let before = sent.len();
         for round in &self.completes {
             sent.push(match manner.careful {
-                false => Box::pin(query(client, &prepared.complete, statements::complete(&round.items))),
+                false => Box::pin(query(
+                    client,
+                    prepared.complete.of(round.items.len()),
+                    statements::complete(&round.items),
+                )),
                 true => Box::pin(query(client, &prepared.write, statements::write(&round.items))),
             });
         }
@@ -221,7 +225,10 @@ impl<'a> Batch<'a> {
             sent.push(Box::pin(query(client, &prepared.replace, statements::replace(&round.items))));
         }
         if !missing.is_empty() {
-            let create = if manner.careful { &prepared.create_carefully } else { &prepared.create };
+            let create = match manner.careful {
+                true => &prepared.create_carefully,
+                false => prepared.create.of(missing.len()),
+            };
             sent.push(Box::pin(query(client, create, statements::create(missing))));
         }
         if !self.reads.is_empty() {

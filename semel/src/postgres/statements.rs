@@ -1,6 +1,7 @@
 //! The statements with what they are given.
 
-use tokio_postgres::types::ToSql;
+use bytes::BytesMut;
+use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Error, Statement};
 
 use super::id::Id;
@@ -15,17 +16,37 @@ use crate::outcome::Outcome;
 /// The statements, prepared on one connection.
 pub(super) struct Statements {
     /// Creates, and fails if somebody else does so at the same moment.
-    pub(super) create: Statement,
+    pub(super) create: Forms,
     /// Creates what nobody else does.
     pub(super) create_carefully: Statement,
     /// Completes and creates, as most batches do under load: one statement, one commit.
     pub(super) complete_and_create: Statement,
     pub(super) replace: Statement,
     /// Completes, and waits a moment for a row that is locked.
-    pub(super) complete: Statement,
+    pub(super) complete: Forms,
     /// Writes whatever an owner writes, to rows that nobody has locked.
     pub(super) write: Statement,
     pub(super) read: Statement,
+}
+
+/// A statement over arrays, and the same over single values, which Postgres runs in less time.
+pub(super) struct Forms {
+    many: Statement,
+    one: Statement,
+}
+
+impl Forms {
+    async fn prepare(client: &Client, schema: &Schema, many: &str) -> Result<Self, Error> {
+        let many = schema.script(many);
+        let one = many.replace("unnest(", "").replace("[])", "");
+        let (many, one) = tokio::try_join!(client.prepare(&many), client.prepare(&one))?;
+        Ok(Self { many, one })
+    }
+
+    /// The form for so many items.
+    pub(super) fn of(&self, count: usize) -> &Statement {
+        if count == 1 { &self.one } else { &self.many }
+    }
 }
 
 impl Statements {
@@ -40,11 +61,11 @@ impl Statements {
             shifted(&create, COMPLETE_COLUMNS)
         );
         let (create, create_carefully, complete_and_create, replace, complete, write, read) = tokio::try_join!(
-            prepare(create),
+            Forms::prepare(client, schema, &create),
             prepare(create_carefully),
             prepare(both),
             prepare(without_header(include_str!("sql/replace.sql"))),
-            prepare(complete),
+            Forms::prepare(client, schema, &complete),
             prepare(without_header(include_str!("sql/write.sql"))),
             prepare(without_header(include_str!("sql/read.sql"))),
         )?;
@@ -68,6 +89,30 @@ fn shifted(statement: &str, by: usize) -> String {
     shifted
 }
 
+/// A value for each item: an array, or in the form for one item just its value.
+#[derive(Debug)]
+struct Values<T>(Vec<T>);
+
+impl<T: ToSql> ToSql for Values<T> {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match (kind.kind(), &*self.0) {
+            (Kind::Array(_), values) => values.to_sql(kind, out),
+            (_, [value]) => value.to_sql(kind, out),
+            _ => Err("a single value cannot stand for several items".into()),
+        }
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        <Vec<T>>::accepts(kind) || T::accepts(kind)
+    }
+
+    to_sql_checked!();
+}
+
 /// One parameter of a statement: a value for each item.
 pub(super) type Column<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
@@ -75,11 +120,11 @@ fn column<'a, I, T>(items: &'a [(Id, &'a I)], value: impl Fn(&'a I) -> T) -> Col
 where
     T: ToSql + Sync + Send + 'a,
 {
-    Box::new(items.iter().map(|(_, item)| value(item)).collect::<Vec<T>>())
+    Box::new(Values(items.iter().map(|(_, item)| value(item)).collect()))
 }
 
 pub(super) fn ids<'a, I>(items: &'a [(Id, I)]) -> Column<'a> {
-    Box::new(items.iter().map(|(id, _)| id.as_bytes()).collect::<Vec<&[u8]>>())
+    Box::new(Values(items.iter().map(|(id, _)| id.as_bytes()).collect()))
 }
 
 /// What `create.sql` is given.
