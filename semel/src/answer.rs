@@ -35,6 +35,20 @@ pub enum Claim {
     Late,
 }
 
+impl Claim {
+    /// One word for it, for metrics.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Granted(_) => "granted",
+            Self::Done(_) => "done",
+            Self::Running { .. } => "running",
+            Self::Held(_) => "held",
+            Self::Mismatch => "mismatch",
+            Self::Late => "late",
+        }
+    }
+}
+
 /// A key whose attempt was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held {

@@ -67,9 +67,7 @@ impl Fingerprint {
     /// [`FingerprintError::Json`] if the text is not JSON, or holds what the canonical form would blur: a key
     /// twice in one object, or an integer beyond 2^53, where two different numbers become one.
     pub fn of_canonical_json(json: &[u8]) -> Result<Self, FingerprintError> {
-        let StrictJson(tree) = serde_json::from_slice(json).map_err(FingerprintError::Json)?;
-        let canonical = serde_json_canonicalizer::to_vec(&tree).map_err(FingerprintError::Json)?;
-        Ok(Self::framed("canonical json", &[&canonical]))
+        Ok(Self::framed("canonical json", &[&canonical(&strict_json(json)?)?]))
     }
 
     /// One that a store has kept.
@@ -96,17 +94,42 @@ impl Fingerprint {
     }
 
     fn framed(tag: &str, parts: &[&[u8]]) -> Self {
-        let mut hash = Sha256::new();
-        let mut frame = |part: &[u8]| {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        };
-        frame(tag.as_bytes());
-        for part in parts {
-            frame(part);
-        }
-        Self { version: Self::VERSION, digest: hash.finalize().into() }
+        let mut framer = Framer::new(tag);
+        parts.iter().for_each(|part| framer.part(part));
+        framer.finish()
     }
+}
+
+/// Hashes parts, each with its length before it.
+pub(crate) struct Framer(Sha256);
+
+impl Framer {
+    /// For one way of making a fingerprint.
+    pub(crate) fn new(tag: &str) -> Self {
+        let mut framer = Self(Sha256::new());
+        framer.part(tag.as_bytes());
+        framer
+    }
+
+    pub(crate) fn part(&mut self, part: &[u8]) {
+        self.0.update((part.len() as u64).to_be_bytes());
+        self.0.update(part);
+    }
+
+    pub(crate) fn finish(self) -> Fingerprint {
+        Fingerprint { version: Fingerprint::VERSION, digest: self.0.finalize().into() }
+    }
+}
+
+/// A JSON text that its canonical form stands for alone.
+pub(crate) fn strict_json(json: &[u8]) -> Result<Value, FingerprintError> {
+    let StrictJson(tree) = serde_json::from_slice(json).map_err(FingerprintError::Json)?;
+    Ok(tree)
+}
+
+/// The canonical form (RFC 8785) of such a text, or of a part of it.
+pub(crate) fn canonical(tree: &Value) -> Result<Vec<u8>, FingerprintError> {
+    serde_json_canonicalizer::to_vec(tree).map_err(FingerprintError::Json)
 }
 
 impl fmt::Debug for Fingerprint {

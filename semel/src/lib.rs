@@ -70,6 +70,9 @@ pub mod postgres;
 mod prune;
 mod policy;
 mod once;
+mod meter;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;

@@ -13,10 +13,11 @@ use super::{Once, Ran};
 use crate::error::StoreError;
 use crate::intent::Intent;
 use crate::lease::Lease;
+use crate::meter;
 use crate::outcome::Outcome;
 
 impl Once {
-    /// Runs the work on its own task and renews the lease on another until the work is settled.
+    /// Runs the work on its own task and renews the lease on another, when it is due, until the work is settled.
     pub(super) async fn attempt<W, F>(
         &self,
         lease: Lease,
@@ -44,9 +45,10 @@ impl Once {
                 }
             }
         }
-        let (lease, renewal) = Renewal::start(&self.store, lease, length, heard, &self.alive);
-        let running = lease.clone();
-        let result = tokio::spawn(async move { work(running).await }).await;
+        let (lease, mut renewal) = Renewal::of(&self.store, lease, length, heard, &self.alive);
+        let (running, began) = (lease.clone(), Instant::now());
+        let result = renewal.beside(tokio::spawn(async move { work(running).await })).await;
+        meter::work(self.store.name(), began.elapsed());
         let result = result.unwrap_or_else(|error| Err(Failure::unknown(describe(error))));
         self.settle(&lease, intent, copies, Some(renewal), result).await
     }

@@ -10,6 +10,7 @@ use crate::ask::{Ask, Takeover};
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::Token;
+use crate::meter;
 use crate::time::Timestamp;
 
 /// The copies of one claim that were sent.
@@ -27,6 +28,22 @@ impl Once {
     /// Claims under a new token. A claim that is not answered is sent again as it is; if it is given up while it
     /// may have been applied, its token is voided in the background.
     pub(super) async fn ask(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        takeover: Takeover,
+    ) -> Result<(Claim, Copies), RunError> {
+        let asked = Instant::now();
+        let answer = self.send(key, intent, takeover).await;
+        let word = match &answer {
+            Ok((claim, _)) => claim.word(),
+            Err(_) => "unavailable",
+        };
+        meter::claim(self.store.name(), word, asked.elapsed());
+        answer
+    }
+
+    async fn send(
         &self,
         key: &Key,
         intent: &Intent,

@@ -126,6 +126,11 @@ impl Once {
         Self { policy, ..self }
     }
 
+    /// How keys are run here.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// The same engine with a name for this process, shown to operators.
     #[must_use]
     pub fn with_owner(self, name: &str) -> Self {

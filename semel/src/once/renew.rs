@@ -1,6 +1,7 @@
 //! Keeping a lease alive while the work runs.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::answer::Ack;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::lease::{Fence, Lease};
+use crate::meter;
 use crate::store::Store;
 
 /// The attempts that are alive in this process, by key and fence.
@@ -32,10 +34,13 @@ impl Alive {
     }
 }
 
-/// A lease that is renewed for as long as this is kept.
+/// A lease that is renewed, from when it is due, for as long as this is kept.
+///
+/// Most work is done before the first renewal is due; the task that renews is started only then.
 pub(super) struct Renewal {
-    stop: DropGuard,
-    task: JoinHandle<()>,
+    due: Instant,
+    keeper: Option<Keeper>,
+    started: Option<(DropGuard, JoinHandle<()>)>,
     _alive: Entry,
 }
 
@@ -52,9 +57,9 @@ impl Drop for Entry {
 }
 
 impl Renewal {
-    /// Begins to renew, on a task of its own. `heard` is when the lease was last asked for, at the latest when it
-    /// began. The lease that comes back tells of its loss.
-    pub(super) fn start(
+    /// Renewal of a lease that was last asked for at `heard`, which is at the latest when it began. The lease that
+    /// comes back tells of its loss.
+    pub(super) fn of(
         store: &Arc<dyn Store>,
         lease: Lease,
         length: Duration,
@@ -64,25 +69,40 @@ impl Renewal {
         let (lease, alarm) = lease.with_alarm();
         let attempt = (lease.key().clone(), lease.fence());
         alive.attempts().insert(attempt.clone());
-        let stop = CancellationToken::new();
-        let keeper = Keeper {
-            store: Arc::clone(store),
-            lease: lease.clone(),
-            length,
-            heard: watch::Sender::new(heard),
-            alarm,
-            stop: stop.clone(),
-        };
-        let task = tokio::spawn(keeper.keep());
-        (lease, Self { stop: stop.drop_guard(), task, _alive: Entry { alive: Arc::clone(alive), attempt } })
+        let keeper = Keeper { store: Arc::clone(store), lease: lease.clone(), length, heard, alarm };
+        let entry = Entry { alive: Arc::clone(alive), attempt };
+        let due = heard + length / 3;
+        (lease, Self { due, keeper: Some(keeper), started: None, _alive: entry })
+    }
+
+    /// Waits for this, and starts to renew if that takes so long.
+    pub(super) async fn beside<T>(&mut self, awaited: impl Future<Output = T>) -> T {
+        let mut awaited = pin!(awaited);
+        tokio::select! {
+            biased;
+            done = &mut awaited => return done,
+            () = sleep_until(self.due), if self.keeper.is_some() => self.start(),
+        }
+        awaited.await
+    }
+
+    /// Renews on a task of its own from now on.
+    pub(super) fn start(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            let stop = CancellationToken::new();
+            let task = tokio::spawn(keeper.keep(stop.clone()));
+            self.started = Some((stop.drop_guard(), task));
+        }
     }
 
     /// Renews no more. When this returns, no renewal is on its way: one that came after an abandon would revive
     /// the lease of a key that nobody runs.
     pub(super) async fn stop(self) {
-        drop(self.stop);
-        // It ends by itself; a panic in the store is the store's, and says nothing about the work.
-        let _ended = self.task.await;
+        if let Some((stop, task)) = self.started {
+            drop(stop);
+            // It ends by itself; a panic in the store is the store's, and says nothing about the work.
+            let _ended = task.await;
+        }
     }
 }
 
@@ -90,34 +110,35 @@ struct Keeper {
     store: Arc<dyn Store>,
     lease: Lease,
     length: Duration,
-    /// When the last renewal that got through was sent.
-    heard: watch::Sender<Instant>,
+    /// When the lease was last asked for.
+    heard: Instant,
     alarm: watch::Sender<bool>,
-    stop: CancellationToken,
 }
 
 impl Keeper {
-    async fn keep(self) {
+    async fn keep(self, stop: CancellationToken) {
+        // When the last renewal that got through was sent.
+        let heard = watch::Sender::new(self.heard);
         tokio::select! {
             biased;
-            () = self.renew() => {}
-            () = self.watch() => {}
+            () = self.renew(&heard, &stop) => {}
+            () = self.watch(heard.subscribe()) => {}
         }
     }
 
     /// Renews three times a lease. A renewal that fails is sent again soon, so that one lost message costs nothing.
-    async fn renew(&self) {
-        let mut next = *self.heard.borrow() + self.length / 3;
+    async fn renew(&self, heard: &watch::Sender<Instant>, stop: &CancellationToken) {
+        let mut next = self.heard + self.length / 3;
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return,
+                () = stop.cancelled() => return,
                 () = sleep_until(next) => {}
             }
             let asked = Instant::now();
             next = match timeout(self.length / 6, self.ask()).await {
                 Ok(Ok(true)) => {
-                    self.heard.send_replace(asked);
+                    heard.send_replace(asked);
                     asked + self.length / 3
                 }
                 Ok(Ok(false)) => return,
@@ -152,8 +173,7 @@ impl Keeper {
     }
 
     /// Raises the alarm when no renewal got through for a whole lease. Goes on: the lease may still be ours.
-    async fn watch(&self) {
-        let mut heard = self.heard.subscribe();
+    async fn watch(&self, mut heard: watch::Receiver<Instant>) {
         loop {
             let over = *heard.borrow_and_update() + self.length;
             let renewed = tokio::select! {
@@ -172,6 +192,7 @@ impl Keeper {
 
     fn raise(&self, why: &str) {
         if !self.alarm.send_replace(true) {
+            meter::lease_lost(self.store.name());
             tracing::warn!(key = ?self.lease.key(), fence = %self.lease.fence(), "lost a lease: {why}");
         }
     }

@@ -1,5 +1,7 @@
 //! Settling an attempt: record, release or abandon, and what to tell the caller.
 
+use tokio::time::Instant;
+
 use super::claim::Copies;
 use super::error::{Failure, RunError};
 use super::patience::{Patience, call};
@@ -9,6 +11,7 @@ use crate::answer::Ack;
 use crate::error::StoreError;
 use crate::intent::Intent;
 use crate::lease::Lease;
+use crate::meter;
 use crate::outcome::Outcome;
 use crate::record::State;
 
@@ -30,6 +33,18 @@ impl Ending {
             Err(failure) => Self::Abandon(failure.to_string()),
         }
     }
+
+    /// One word for what came of writing it, for metrics.
+    fn word(&self, written: &Result<Ack, StoreError>) -> &'static str {
+        match (written, self) {
+            (Ok(ack), _) if !ack.stands() => "superseded",
+            (Ok(_), Self::Complete(_)) => "recorded",
+            (Ok(_), Self::Release) => "released",
+            (Ok(_), Self::Abandon(_)) => "abandoned",
+            (Err(error), _) if error.is_transient() => "pending",
+            (Err(_), _) => "refused",
+        }
+    }
 }
 
 impl Once {
@@ -48,8 +63,14 @@ impl Once {
         {
             renewal.stop().await;
         }
+        let asked = Instant::now();
         let patience = Patience::of(self.policy.patience(), lease.key());
-        let written = self.write(lease, &ending, patience).await;
+        let write = self.write(lease, &ending, patience);
+        let written = match &mut renewal {
+            Some(renewal) => renewal.beside(write).await,
+            None => write.await,
+        };
+        meter::settlement(self.store.name(), ending.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
@@ -80,8 +101,9 @@ impl Once {
 
     /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
     /// out all the same, it still counts unless somebody takes over.
-    fn settle_later(&self, lease: &Lease, copies: Copies, renewal: Option<Renewal>, ending: Ending) {
+    fn settle_later(&self, lease: &Lease, copies: Copies, mut renewal: Option<Renewal>, ending: Ending) {
         let (once, lease) = (self.clone(), lease.clone());
+        renewal.iter_mut().for_each(Renewal::start);
         self.tasks.spawn(async move {
             let _until_settled = renewal;
             let patience = Patience::until_shutdown(&once.shutdown, once.policy.patience(), lease.key());

@@ -1,0 +1,63 @@
+//! For handlers of axum.
+
+use ::http::request::Parts;
+use ::http::{Response, StatusCode};
+use axum::body::Body;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, IntoResponseParts, ResponseParts};
+use bytes::Bytes;
+
+use super::read::Unkeyed;
+use super::rejection::{Rejection, Renderer};
+use super::verdict::Verdict;
+use crate::lease::Lease;
+use crate::outcome::Outcome;
+
+/// The lease of the attempt that this handler is. A request without a key is refused.
+impl<S: Sync> FromRequestParts<S> for Lease {
+    type Rejection = axum::response::Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        if let Some(lease) = parts.extensions.get::<Self>() {
+            return Ok(lease.clone());
+        }
+        Err(match parts.extensions.get::<Unkeyed>() {
+            Some(Unkeyed) => Rejection::KeyMissing.into_response(),
+            None => {
+                tracing::error!("a handler wants a lease, but there is no IdempotencyLayer around it");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        })
+    }
+}
+
+/// The lease, if the request has a key.
+impl<S: Sync> OptionalFromRequestParts<S> for Lease {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Self::Rejection> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
+impl IntoResponseParts for Verdict {
+    type Error = std::convert::Infallible;
+
+    fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Self::Error> {
+        response.extensions_mut().insert(self);
+        Ok(response)
+    }
+}
+
+impl IntoResponse for Outcome {
+    fn into_response(self) -> axum::response::Response {
+        Response::<Bytes>::from(self).map(Body::from)
+    }
+}
+
+/// As problem details.
+impl IntoResponse for Rejection {
+    fn into_response(self) -> axum::response::Response {
+        Renderer::default().render(self).map(Body::from)
+    }
+}

@@ -1,0 +1,277 @@
+//! Bodies that were read ahead, in whole or in part.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::HeaderMap;
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::timeout;
+
+/// For how long a response may pause before it counts as streamed.
+const STREAM_PAUSE: Duration = Duration::from_secs(1);
+
+/// A body, of which some may have been read ahead: the bytes, errors and trailers of the body it was made of,
+/// unchanged.
+///
+/// The inner service gets its requests with such a body, and the caller its responses.
+pub struct ReadAhead<B: Body> {
+    data: Bytes,
+    failed: Option<B::Error>,
+    trailers: Option<HeaderMap>,
+    rest: Option<Pin<Box<B>>>,
+}
+
+impl<B: Body> ReadAhead<B> {
+    /// Nothing was read.
+    pub(super) fn passed(body: B) -> Self {
+        Self { rest: Some(Box::pin(body)), ..Self::whole(Bytes::new()) }
+    }
+
+    /// All there is.
+    pub(super) fn whole(data: Bytes) -> Self {
+        Self { data, failed: None, trailers: None, rest: None }
+    }
+
+    /// All there is, with what followed it.
+    pub(super) fn whole_with(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        Self { trailers, ..Self::whole(data) }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if !self.data.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
+        }
+        if let Some(failed) = self.failed.take() {
+            return Poll::Ready(Some(Err(failed)));
+        }
+        if let Some(trailers) = self.trailers.take() {
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        match &mut self.rest {
+            Some(rest) => rest.as_mut().poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let read = self.data.is_empty() && self.failed.is_none() && self.trailers.is_none();
+        read && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ahead = self.data.len() as u64;
+        // A body that is about to fail has no length that anybody could promise.
+        let rest = match (&self.rest, &self.failed) {
+            (_, Some(_)) => SizeHint::new(),
+            (Some(rest), None) => rest.size_hint(),
+            (None, None) => SizeHint::with_exact(0),
+        };
+        let mut size = SizeHint::new();
+        if let Some(upper) = rest.upper() {
+            size.set_upper(upper + ahead);
+        }
+        size.set_lower(rest.lower() + ahead);
+        size
+    }
+}
+
+// Errors need not be `Unpin`: they are moved, never pinned.
+impl<B: Body> Unpin for ReadAhead<B> {}
+
+impl<B: Body> fmt::Debug for ReadAhead<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadAhead")
+            .field("bytes", &self.data.len())
+            .field("more", &self.rest.is_some())
+            .finish()
+    }
+}
+
+/// What has been read of a body. A body in one piece stays that piece.
+#[derive(Default)]
+struct Gathered {
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Gathered {
+    fn length(&self) -> usize {
+        self.first.len() + self.more.len()
+    }
+
+    fn add(&mut self, data: Bytes) {
+        if self.length() == 0 {
+            self.first = data;
+            return;
+        }
+        if self.more.is_empty() {
+            self.more.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.more.extend_from_slice(&data);
+    }
+
+    fn finish(self) -> Bytes {
+        if self.more.is_empty() { self.first } else { self.more.freeze() }
+    }
+}
+
+/// Why the body of a request was not read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    TooLarge,
+    Failed,
+}
+
+/// The whole body of a request, if it is within the limit, and what followed it.
+pub(super) async fn read_request<B>(body: B, limit: usize) -> Result<(Bytes, Option<HeaderMap>), Unread>
+where
+    B: Body<Data = Bytes>,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Unread::TooLarge);
+    }
+    let mut body = pin!(body);
+    let mut gathered = Gathered::default();
+    let mut trailers = None;
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        match frame.map_err(|_| Unread::Failed)?.into_data() {
+            Ok(data) if gathered.length() + data.len() > limit => return Err(Unread::TooLarge),
+            Ok(data) => gathered.add(data),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok((gathered.finish(), trailers))
+}
+
+/// Reads a response ahead, to its end, up to the limit or until it pauses. The bytes come along if they are all of
+/// it: without an error at the end, and without trailers, which no record holds.
+pub(super) async fn read_response<B>(body: B, limit: usize) -> (ReadAhead<B>, Option<Bytes>)
+where
+    B: Body<Data = Bytes>,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return (ReadAhead::passed(body), None);
+    }
+    let mut body = Box::pin(body);
+    let mut gathered = Gathered::default();
+    let mut trailers = None;
+    loop {
+        let frame = poll_fn(|context| body.as_mut().poll_frame(context));
+        let Ok(frame) = timeout(STREAM_PAUSE, frame).await else { break };
+        match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => {
+                gathered.add(data);
+                if gathered.length() > limit {
+                    break;
+                }
+            }
+            Some(Ok(Err(frame))) => trailers = frame.into_trailers().ok(),
+            Some(Err(error)) => {
+                let data = gathered.finish();
+                return (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None);
+            }
+            None => {
+                let data = gathered.finish();
+                let whole = trailers.is_none().then(|| data.clone());
+                return (ReadAhead::whole_with(data, trailers), whole);
+            }
+        }
+    }
+    (ReadAhead { rest: Some(body), ..ReadAhead::whole_with(gathered.finish(), trailers) }, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// A body of given frames; an error is a word.
+    struct Frames(VecDeque<Result<Frame<Bytes>, &'static str>>);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+
+    fn data(bytes: &'static [u8]) -> Result<Frame<Bytes>, &'static str> {
+        Ok(Frame::data(Bytes::from_static(bytes)))
+    }
+
+    fn trailers() -> Result<Frame<Bytes>, &'static str> {
+        Ok(Frame::trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())])))
+    }
+
+    /// Everything a body gives: its bytes, whether trailers came, and its error.
+    async fn all(mut body: ReadAhead<Frames>) -> (Vec<u8>, bool, Option<&'static str>) {
+        let (mut bytes, mut trailed) = (Vec::new(), false);
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => bytes.extend_from_slice(&data),
+                Ok(Err(_)) => trailed = true,
+                Err(error) => return (bytes, trailed, Some(error)),
+            }
+        }
+        (bytes, trailed, None)
+    }
+
+    #[tokio::test]
+    async fn a_response_reaches_its_caller_whole_whatever_it_is() {
+        let cases = [
+            (vec![], b"".as_slice(), false, None, true),
+            (vec![data(b"ab")], b"ab", false, None, true),
+            (vec![data(b"ab"), data(b""), data(b"c")], b"abc", false, None, true),
+            (vec![data(b"abcd"), data(b"e")], b"abcde", false, None, false),
+            (vec![data(b"abcde"), data(b"f"), trailers()], b"abcdef", true, None, false),
+            (vec![data(b"ab"), trailers()], b"ab", true, None, false),
+            (vec![data(b"ab"), Err("cut")], b"ab", false, Some("cut"), false),
+        ];
+        for (frames, bytes, trailed, failed, recorded) in cases {
+            let (body, whole) = read_response(Frames(frames.into()), 4).await;
+            assert_eq!(whole.is_some(), recorded, "{bytes:?}");
+            assert!(whole.is_none_or(|whole| whole == bytes));
+            assert_eq!(all(body).await, (bytes.to_vec(), trailed, failed));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_read_up_to_its_limit() {
+        let (bytes, trailers) =
+            read_request(Frames([data(b"ab"), data(b"cd"), trailers()].into()), 4).await.unwrap();
+        assert_eq!((&*bytes, trailers.is_some()), (b"abcd".as_slice(), true));
+        let large = Frames([data(b"abc"), data(b"de")].into());
+        assert!(matches!(read_request(large, 4).await, Err(Unread::TooLarge)));
+        let cut = Frames([data(b"a"), Err("cut")].into());
+        assert!(matches!(read_request(cut, 4).await, Err(Unread::Failed)));
+    }
+
+    #[test]
+    fn the_size_is_known_when_it_is() {
+        let whole: ReadAhead<Frames> = ReadAhead::whole(Bytes::from_static(b"abc"));
+        assert_eq!(whole.size_hint().exact(), Some(3));
+        assert!(!whole.is_end_stream());
+        let none: ReadAhead<Frames> = ReadAhead::whole(Bytes::new());
+        assert!(none.is_end_stream());
+        let streamed = ReadAhead::passed(Frames(VecDeque::new()));
+        assert_eq!(streamed.size_hint().exact(), None);
+    }
+}

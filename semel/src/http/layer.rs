@@ -1,0 +1,217 @@
+//! The layer: what is set once, for all requests of a route.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::{AUTHORIZATION, COOKIE, HeaderName};
+use ::http::request::Parts;
+use ::http::{Method, Response};
+use bytes::Bytes;
+use tower_layer::Layer;
+
+use super::fingerprint::RequestFingerprint;
+use super::headers::{HeaderRefused, Recorded};
+use super::rejection::{Rejection, Renderer};
+use super::scope::Scoping;
+use super::service::Idempotency;
+use super::verdict::Verdict;
+use crate::key::{KeyError, Scope};
+use crate::once::Once;
+use crate::policy::Policy;
+use crate::store::Store;
+
+/// What the application makes of a response.
+pub(super) type Judge = dyn Fn(&::http::response::Parts) -> Option<Verdict> + Send + Sync;
+
+/// Puts [`Idempotency`] around a service.
+///
+/// It is cheap to clone. Clones share the store, and with it the attempts that run and those who wait for them; a
+/// clone with other options is the layer of another route. See the [module](super) for what it does.
+#[derive(Clone)]
+pub struct IdempotencyLayer {
+    pub(super) once: Once,
+    pub(super) options: Arc<Options>,
+}
+
+/// What a layer was told.
+#[derive(Clone)]
+pub(super) struct Options {
+    pub(super) header: HeaderName,
+    pub(super) strict: bool,
+    pub(super) required: bool,
+    pub(super) methods: Vec<Method>,
+    pub(super) scoping: Scoping,
+    pub(super) fingerprint: RequestFingerprint,
+    pub(super) max_request_bytes: usize,
+    pub(super) request_timeout: Duration,
+    pub(super) recorded: Recorded,
+    pub(super) judge: Option<Arc<Judge>>,
+    pub(super) renderer: Renderer,
+}
+
+impl IdempotencyLayer {
+    /// A layer over a store, with [`Policy::hold`].
+    pub fn new(store: impl Store) -> Self {
+        Self::over(Once::new(store))
+    }
+
+    /// A layer over an engine, with its policy, its name for this process, and its reconcile hook.
+    pub fn over(once: Once) -> Self {
+        let realm = Scope::new("http").expect("a valid realm");
+        let names = Arc::from([AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")]);
+        let options = Options {
+            header: HeaderName::from_static("idempotency-key"),
+            strict: false,
+            required: false,
+            methods: vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE],
+            scoping: Scoping::Credentials { realm, names },
+            fingerprint: RequestFingerprint::raw(),
+            max_request_bytes: 1 << 20,
+            request_timeout: Duration::from_secs(30),
+            recorded: Recorded::default(),
+            judge: None,
+            renderer: Renderer::default(),
+        };
+        Self { once, options: Arc::new(options) }
+    }
+
+    /// The same layer with another policy: what happens after a crash, lease, retention, wait, and the largest
+    /// response that is recorded.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
+        Self { once: self.once.with_policy(policy), ..self }
+    }
+
+    /// Requests by POST and PATCH must have a key; without one they are refused.
+    #[must_use]
+    pub fn with_required_key(self) -> Self {
+        self.with(|options| options.required = true)
+    }
+
+    /// The key is in this header instead of `Idempotency-Key`.
+    #[must_use]
+    pub fn with_header_name(self, name: HeaderName) -> Self {
+        self.with(|options| options.header = name)
+    }
+
+    /// A key must be quoted, as the draft of the header has it; bare ones are refused.
+    #[must_use]
+    pub fn with_strict_keys(self) -> Self {
+        self.with(|options| options.strict = true)
+    }
+
+    /// Keys count on these methods; POST, PUT, PATCH and DELETE unless set. On others they are ignored.
+    #[must_use]
+    pub fn with_methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.with(|options| options.methods = methods.into_iter().collect())
+    }
+
+    /// Whose key it is, by what the application knows: the tenant, and the caller by an identity that does not
+    /// change with a refreshed token. Whatever says so, an extension of an authentication layer say, must come before
+    /// this layer. A request of which it says `None` is refused.
+    ///
+    /// Unless this is set, the scope is a digest of the credentials: the headers `Authorization`, `Cookie` and
+    /// `X-Api-Key`, as far as there are any. Then nobody sees a replay of another caller, but a repeat whose
+    /// credentials have changed is a new request.
+    #[must_use]
+    pub fn with_scope(self, scope: impl Fn(&Parts) -> Option<Scope> + Send + Sync + 'static) -> Self {
+        self.with(|options| options.scoping = Scoping::Application(Arc::new(scope)))
+    }
+
+    /// The scope is a digest of these headers, in this realm; see [`IdempotencyLayer::with_scope`] for what that
+    /// costs. The realm is `http` unless set.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the realm breaks a limit.
+    pub fn with_credentials(
+        self,
+        realm: &str,
+        names: impl IntoIterator<Item = HeaderName>,
+    ) -> Result<Self, KeyError> {
+        let scoping = Scoping::Credentials { realm: Scope::new(realm)?, names: names.into_iter().collect() };
+        Ok(self.with(|options| options.scoping = scoping))
+    }
+
+    /// What makes a request the same request; every byte of it unless set.
+    #[must_use]
+    pub fn with_fingerprint(self, fingerprint: RequestFingerprint) -> Self {
+        self.with(|options| options.fingerprint = fingerprint)
+    }
+
+    /// The largest body of a request with a key; 1 MiB unless set. It is held in memory while the request is served.
+    #[must_use]
+    pub fn with_max_request_bytes(self, bytes: usize) -> Self {
+        self.with(|options| options.max_request_bytes = bytes)
+    }
+
+    /// How long the body of a request with a key may take to arrive; 30 s unless set.
+    #[must_use]
+    pub fn with_request_timeout(self, timeout: Duration) -> Self {
+        self.with(|options| options.request_timeout = timeout)
+    }
+
+    /// This header of a response is recorded, too.
+    ///
+    /// # Errors
+    /// [`HeaderRefused`] if it belongs to one caller or one connection.
+    pub fn with_recorded_header(self, name: HeaderName) -> Result<Self, HeaderRefused> {
+        let recorded = self.options.recorded.clone().with(name)?;
+        Ok(self.with(|options| options.recorded = recorded))
+    }
+
+    /// Which responses are recorded and which release the key, where the handler does not say so itself. What this
+    /// leaves open (`None`) is decided as in the table of [`Verdict`].
+    #[must_use]
+    pub fn with_verdict(
+        self,
+        judge: impl Fn(&::http::response::Parts) -> Option<Verdict> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|options| options.judge = Some(Arc::new(judge)))
+    }
+
+    /// The page that describes the problems: it becomes their `type`, with the code as its fragment.
+    #[must_use]
+    pub fn with_problem_page(self, url: &str) -> Self {
+        self.with(|options| options.renderer.page = Some(Arc::from(url)))
+    }
+
+    /// What the caller sees of a refusal, instead of problem details.
+    #[must_use]
+    pub fn with_rejections(
+        self,
+        render: impl Fn(&Rejection) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|options| options.renderer.own = Some(Arc::new(render)))
+    }
+
+    /// Waits until all attempts of this layer and its clones are settled. Call it at shutdown, after the server has
+    /// stopped to accept requests; see [`Once::drain`].
+    pub async fn drain(&self) {
+        self.once.drain().await;
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(Arc::make_mut(&mut self.options));
+        self
+    }
+}
+
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = Idempotency<S>;
+
+    fn layer(&self, inner: S) -> Idempotency<S> {
+        Idempotency::new(self.clone(), inner)
+    }
+}
+
+impl std::fmt::Debug for IdempotencyLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IdempotencyLayer")
+            .field("header", &self.options.header)
+            .field("methods", &self.options.methods)
+            .field("required", &self.options.required)
+            .field("scoping", &self.options.scoping)
+            .field("policy", self.once.policy())
+            .finish_non_exhaustive()
+    }
+}

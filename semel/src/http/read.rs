@@ -1,0 +1,102 @@
+//! Reading a request: whose key, and what is asked under it.
+
+use ::http::Request;
+use ::http::request::Parts;
+use bytes::Bytes;
+use http_body::Body;
+use tokio::time::timeout;
+
+use super::body::{ReadAhead, Unread, read_request};
+use super::key;
+use super::layer::Options;
+use super::published::asks_for_key;
+use super::rejection::Rejection;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::text::shorten;
+
+/// What a request is.
+pub(super) enum Read<Q: Body> {
+    /// None of our business.
+    Passed(Request<ReadAhead<Q>>),
+    Refused(Rejection),
+    Asked(Asked<Q>),
+}
+
+/// A request with a key, read to its end.
+pub(super) struct Asked<Q: Body> {
+    pub(super) key: Key,
+    pub(super) intent: Intent,
+    pub(super) request: Request<ReadAhead<Q>>,
+}
+
+/// Marks a request that passed a layer without a key, so that a handler that needs a lease can tell what is missing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unkeyed;
+
+/// Reads a request. The key is looked at first, and a wrong one is refused before anything is read or asked.
+pub(super) async fn read<Q: Body<Data = Bytes>>(options: &Options, request: Request<Q>) -> Read<Q> {
+    let (mut parts, body) = request.into_parts();
+    match key_of(options, &parts) {
+        Ok(Some(key)) => asked(options, key, parts, body).await.map_or_else(Read::Refused, Read::Asked),
+        Ok(None) => {
+            parts.extensions.insert(Unkeyed);
+            Read::Passed(Request::from_parts(parts, ReadAhead::passed(body)))
+        }
+        Err(rejection) => Read::Refused(rejection),
+    }
+}
+
+/// The key that counts; `None` if there is none, or not on this method.
+fn key_of(options: &Options, parts: &Parts) -> Result<Option<Key>, Rejection> {
+    if !options.methods.contains(&parts.method) {
+        return Ok(None);
+    }
+    let value = match key::read(&parts.headers, &options.header, options.strict) {
+        Ok(Some(value)) => value,
+        Ok(None) if options.required && asks_for_key(&parts.method) => return Err(Rejection::KeyMissing),
+        Ok(None) => return Ok(None),
+        Err(fault) => return Err(Rejection::KeyInvalid(fault)),
+    };
+    let scope = options.scoping.of(parts).ok_or(Rejection::ScopeUnknown)?;
+    let key = scope.key(&value).map_err(|error| Rejection::KeyInvalid(error.into()))?;
+    Ok(Some(key))
+}
+
+async fn asked<Q: Body<Data = Bytes>>(
+    options: &Options,
+    key: Key,
+    parts: Parts,
+    body: Q,
+) -> Result<Asked<Q>, Rejection> {
+    let read = timeout(options.request_timeout, read_request(body, options.max_request_bytes));
+    let (body, trailers) =
+        read.await.map_err(|_| Rejection::RequestTimeout)?.map_err(|unread| match unread {
+            Unread::TooLarge => Rejection::RequestTooLarge(options.max_request_bytes),
+            Unread::Failed => Rejection::RequestUnreadable,
+        })?;
+    let intent = intent(options, &parts, &body);
+    let request = Request::from_parts(parts, ReadAhead::whole_with(body, trailers));
+    Ok(Asked { key, intent, request })
+}
+
+/// Method and path for people, and a fingerprint of everything.
+fn intent(options: &Options, parts: &Parts, body: &[u8]) -> Intent {
+    let uri = original_uri(parts);
+    let path = uri.path_and_query().map_or("", |path| path.as_str());
+    let fingerprint = options.fingerprint.of(parts, path, body);
+    let operation = format!("{} {}", parts.method, uri.path());
+    Intent::new(&shorten(&operation, Intent::MAX_OPERATION_BYTES), "", fingerprint)
+        .expect("a method and a path without control characters, within the limit")
+}
+
+/// The URI as the client sent it. A router may have taken off a prefix for a nested one; the prefix counts, too.
+#[cfg(feature = "axum")]
+fn original_uri(parts: &Parts) -> &::http::Uri {
+    parts.extensions.get::<axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)
+}
+
+#[cfg(not(feature = "axum"))]
+fn original_uri(parts: &Parts) -> &::http::Uri {
+    &parts.uri
+}

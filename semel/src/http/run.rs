@@ -1,0 +1,112 @@
+//! Running the handler, and what its answer comes to.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use ::http::response::Parts;
+use ::http::{Request, Response};
+use bytes::Bytes;
+use http_body::Body;
+use tokio::sync::oneshot;
+use tower_service::Service;
+use tracing::{Instrument, Span};
+
+use super::body::{ReadAhead, read_response};
+use super::layer::Options;
+use super::verdict::{Verdict, is_stream};
+use crate::lease::Lease;
+use crate::once::Failure;
+use crate::outcome::Outcome;
+use crate::policy::Policy;
+
+/// What the handler answered, on its way to the first caller, if that still waits.
+pub(super) struct Own<R: Body, E> {
+    pub(super) result: Result<Response<ReadAhead<R>>, E>,
+    /// What is recorded of it, if it is the outcome.
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// The work of an attempt: the handler gets the request with its lease, and what it answers is judged. The answer
+/// itself goes another way, as a record does not hold all of it.
+pub(super) fn run<S, Q, R>(
+    options: Arc<Options>,
+    policy: Policy,
+    mut inner: S,
+    mut request: Request<ReadAhead<Q>>,
+    tell: oneshot::Sender<Own<R, S::Error>>,
+) -> impl FnOnce(Lease) -> Working
+where
+    S: Service<Request<ReadAhead<Q>>, Response = Response<R>> + Send + 'static,
+    S::Future: Send,
+    S::Error: fmt::Display + Send + 'static,
+    Q: Body<Data = Bytes> + Send + 'static,
+    Q::Error: Send,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Send,
+{
+    let span = Span::current();
+    move |lease| {
+        let work = async move {
+            request.extensions_mut().insert(lease);
+            let (own, ending) = match inner.call(request).await {
+                Ok(response) => settle(&options, &policy, response).await,
+                Err(error) => {
+                    let failure = Failure::unknown(format!("the service failed: {error}"));
+                    (Own { result: Err(error), outcome: None }, Err(failure))
+                }
+            };
+            // Whoever went away does not want to know.
+            let _ = tell.send(own);
+            ending
+        };
+        Box::pin(work.instrument(span))
+    }
+}
+
+/// Work on its way.
+pub(super) type Working = std::pin::Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send>>;
+
+/// Judges a response, and reads as much of it as is recorded.
+async fn settle<R, E>(
+    options: &Options,
+    policy: &Policy,
+    response: Response<R>,
+) -> (Own<R, E>, Result<Outcome, Failure>)
+where
+    R: Body<Data = Bytes>,
+{
+    let (parts, body) = response.into_parts();
+    let judged = options.judge.as_ref().filter(|_| parts.extensions.get::<Verdict>().is_none());
+    let verdict = judged.and_then(|judge| judge(&parts));
+    let ending = match verdict.unwrap_or_else(|| Verdict::of(&parts, policy.after_crash())) {
+        Verdict::Record => {
+            let (body, whole) = match is_stream(&parts) {
+                true => (ReadAhead::passed(body), None),
+                false => read_response(body, policy.max_body_bytes()).await,
+            };
+            let outcome = outcome(options, &parts, whole);
+            let result = Ok(Response::from_parts(parts, body));
+            return (Own { result, outcome: Some(outcome.clone()) }, Ok(outcome));
+        }
+        Verdict::Release => Failure::nothing_happened(format!("the handler answered {}", parts.status)),
+        Verdict::Abandon(reason) => Failure::unknown(reason),
+    };
+    let result = Ok(Response::from_parts(parts, ReadAhead::passed(body)));
+    (Own { result, outcome: None }, Err(ending))
+}
+
+/// What is recorded of a response. If its headers are over every limit, just its status: the handler has run, and
+/// must not run again.
+fn outcome(options: &Options, parts: &Parts, body: Option<Bytes>) -> Outcome {
+    let bare = Outcome::new(parts.status.as_u16()).expect("a status of three digits").without_body();
+    let whole =
+        bare.clone().with_headers(options.recorded.of(&parts.headers)).and_then(|outcome| match body {
+            Some(body) => outcome.with_body(body),
+            None => Ok(outcome),
+        });
+    whole.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a response is recorded without its headers and body");
+        bare
+    })
+}

@@ -1,0 +1,109 @@
+//! What an answer of the handler does to its key.
+
+use ::http::StatusCode;
+use ::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use ::http::response::Parts;
+
+use crate::policy::AfterCrash;
+
+/// What an answer of the handler does to its key.
+///
+/// A handler says it itself by putting one into the extensions of its response; else the policy and the status
+/// decide. With axum, it can be part of what a handler returns: `(Verdict::Release, StatusCode::BAD_GATEWAY)`.
+///
+/// | status | `hold` | `retry`, `transactional` |
+/// | --- | --- | --- |
+/// | 401, 403, 408, 425, 429, and 503 with `Retry-After`: it was not processed | release | release |
+/// | any other 5xx | record | release |
+/// | everything else | record | record |
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is the outcome: every repeat gets it.
+    Record,
+    /// Nothing happened: the next attempt runs.
+    Release,
+    /// What happened is not known, for this reason: the key is held.
+    Abandon(String),
+}
+
+impl Verdict {
+    /// What the handler said, or what the policy makes of its answer.
+    pub(super) fn of(parts: &Parts, after_crash: AfterCrash) -> Self {
+        if let Some(said) = parts.extensions.get::<Self>() {
+            return said.clone();
+        }
+        let failed = parts.status.is_server_error() && after_crash != AfterCrash::Hold;
+        if failed || is_unprocessed(parts) { Self::Release } else { Self::Record }
+    }
+}
+
+/// Whether the status says that the request was turned away before anything was done.
+fn is_unprocessed(parts: &Parts) -> bool {
+    match parts.status {
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::TOO_EARLY
+        | StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::SERVICE_UNAVAILABLE => parts.headers.contains_key(RETRY_AFTER),
+        _ => false,
+    }
+}
+
+/// Whether a response is a stream by its type: what it holds is not waited for.
+pub(super) fn is_stream(parts: &Parts) -> bool {
+    let streams = ["text/event-stream", "multipart/x-mixed-replace", "application/grpc"];
+    let kind = parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
+    kind.is_some_and(|kind| streams.iter().any(|stream| kind.starts_with(stream.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::Response;
+
+    use super::*;
+
+    fn verdict(status: u16, headers: &[&'static str], after_crash: AfterCrash) -> Verdict {
+        let mut response = Response::builder().status(status);
+        for name in headers {
+            response = response.header(*name, "1");
+        }
+        Verdict::of(&response.body(()).unwrap().into_parts().0, after_crash)
+    }
+
+    #[test]
+    fn the_policy_and_the_status_decide() {
+        let all = [AfterCrash::Hold, AfterCrash::Retry, AfterCrash::Transactional];
+        for after_crash in all {
+            for status in [200, 201, 204, 302, 400, 404, 409, 422, 499] {
+                assert_eq!(verdict(status, &[], after_crash), Verdict::Record, "{status}");
+            }
+            for status in [401, 403, 408, 425, 429] {
+                assert_eq!(verdict(status, &[], after_crash), Verdict::Release, "{status}");
+            }
+            assert_eq!(verdict(503, &["retry-after"], after_crash), Verdict::Release);
+        }
+        for status in [500, 502, 503, 504] {
+            assert_eq!(verdict(status, &[], AfterCrash::Hold), Verdict::Record, "{status}");
+            assert_eq!(verdict(status, &[], AfterCrash::Retry), Verdict::Release, "{status}");
+            assert_eq!(verdict(status, &[], AfterCrash::Transactional), Verdict::Release, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_handler_has_the_last_word() {
+        let mut response = Response::builder().status(429).body(()).unwrap();
+        response.extensions_mut().insert(Verdict::Record);
+        assert_eq!(Verdict::of(&response.into_parts().0, AfterCrash::Retry), Verdict::Record);
+    }
+
+    #[test]
+    fn streams_are_known_by_their_type() {
+        let of = |kind: &str| {
+            is_stream(&Response::builder().header("content-type", kind).body(()).unwrap().into_parts().0)
+        };
+        assert!(of("text/event-stream") && of("Text/Event-Stream; charset=utf-8"));
+        assert!(!of("text/html"));
+    }
+}
