@@ -9,7 +9,7 @@ use crate::policy::AfterCrash;
 /// What an answer of the handler does to its key.
 ///
 /// A handler says it itself by putting one into the extensions of its response; else the policy and the status
-/// decide. With axum, it can be part of what a handler returns: `(Verdict::Release, StatusCode::BAD_GATEWAY)`.
+/// decide. With axum, it can be part of what a handler returns: `(StatusCode::BAD_GATEWAY, Verdict::Release, "try again")`.
 ///
 /// | status | `hold` | `retry`, `transactional` |
 /// | --- | --- | --- |

@@ -1,6 +1,7 @@
 //! The engine: what it runs, what it records, and what it tells.
 
 mod faults;
+#[path = "../support/gate.rs"]
 mod gate;
 mod leases;
 mod runs;

@@ -1,0 +1,1 @@
+//! What handlers do, and what is done to them.

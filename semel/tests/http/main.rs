@@ -1,0 +1,12 @@
+//! The layer, through real sockets.
+
+#[path = "../support/gate.rs"]
+mod gate;
+mod bodies;
+mod handlers;
+mod keys;
+mod problems;
+mod replays;
+mod server;
+#[path = "../support/mod.rs"]
+mod support;

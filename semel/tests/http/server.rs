@@ -1,0 +1,165 @@
+//! A server on a port of its own, a client, and a handler that counts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use semel::Policy;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A server that ends with this.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    client: Client<HttpConnector, Full<Bytes>>,
+    _stop: DropGuard,
+}
+
+impl Server {
+    /// Serves this on a port of its own.
+    pub(crate) async fn start(app: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound address");
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            let serving = axum::serve(listener, app).into_future();
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                served = serving => served.expect("the server goes on"),
+            }
+        });
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self { address, client, _stop: stop.drop_guard() }
+    }
+
+    /// A request to this server.
+    pub(crate) fn request(&self, method: Method, path: &str) -> Asking<'_> {
+        let request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        Asking { server: self, request, body: Bytes::new() }
+    }
+
+    /// A POST with a key and a JSON body.
+    pub(crate) fn post(&self, path: &str, key: &str, body: &'static str) -> Asking<'_> {
+        self.request(Method::POST, path)
+            .header("content-type", "application/json")
+            .header("idempotency-key", key)
+            .body(body)
+    }
+
+    /// Sends these bytes and reads until the server closes, or says nothing for this long.
+    pub(crate) async fn raw(&self, sent: &[u8], quiet: Duration) -> String {
+        let mut socket = TcpStream::connect(self.address).await.expect("the server listens");
+        socket.write_all(sent).await.expect("the server reads");
+        let mut heard = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(Ok(read)) = tokio::time::timeout(quiet, socket.read(&mut buffer)).await {
+            if read == 0 {
+                break;
+            }
+            heard.extend_from_slice(&buffer[..read]);
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+}
+
+/// A request that is being put together.
+pub(crate) struct Asking<'a> {
+    server: &'a Server,
+    request: axum::http::request::Builder,
+    body: Bytes,
+}
+
+impl Asking<'_> {
+    pub(crate) fn header(self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let value = axum::http::HeaderValue::from_bytes(value.as_ref()).expect("a value that can be sent");
+        Self { request: self.request.header(name, value), ..self }
+    }
+
+    pub(crate) fn body(self, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), ..self }
+    }
+
+    pub(crate) async fn send(self) -> Reply {
+        let request = self.request.body(Full::new(self.body)).expect("a valid request");
+        let response = self.server.client.request(request).await.expect("an answer");
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("the whole body").to_bytes();
+        Reply { status: parts.status, headers: parts.headers, body }
+    }
+}
+
+/// An answer, read to its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("text"))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+
+    pub(crate) fn is_replay(&self) -> bool {
+        self.header("idempotency-replayed") == Some("true")
+    }
+
+    /// The problem with this status and code.
+    #[track_caller]
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{}", self.body.escape_ascii());
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        assert_eq!(self.header("cache-control"), Some("no-store"));
+        let problem: Value = serde_json::from_slice(&self.body).expect("a problem");
+        assert_eq!(problem["code"], code);
+        assert_eq!(problem["status"], status);
+        assert!(problem["title"].is_string() && problem["detail"].is_string() && problem["type"].is_string());
+        problem
+    }
+}
+
+/// Counts how often a handler was started.
+#[derive(Clone, Default)]
+pub(crate) struct Count(Arc<AtomicU32>);
+
+impl Count {
+    /// One more; says how many.
+    pub(crate) fn up(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// The policy with a lease of this many milliseconds.
+pub(crate) fn leased(policy: Policy, millis: u64) -> Policy {
+    policy.with_lease(Duration::from_millis(millis)).expect("a valid lease")
+}
+
+/// Waits until this holds.
+pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it holds before long");
+}
