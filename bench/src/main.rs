@@ -1,7 +1,11 @@
 //! Benchmarks of semel: `cargo run -p bench --release -- --help`.
 
+mod http;
+mod load;
 mod memory;
 mod postgres;
+mod report;
+mod server;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -20,11 +24,18 @@ enum What {
     Memory(memory::Args),
     /// Claim + complete, replay, log bytes, prune and size on Postgres, beside two references
     Postgres(postgres::Args),
+    /// The layer around an axum app: what it costs in memory, and on Postgres beside cratestack-axum
+    Http(http::Args),
+    /// One of the apps that `http` measures, in a process of its own
+    #[command(hide = true)]
+    Serve(http::Side),
 }
 
 fn main() -> Result<()> {
     match Args::parse().what {
         What::Memory(args) => memory::run(&args),
         What::Postgres(args) => postgres::run(&args),
+        What::Http(args) => http::run(&args),
+        What::Serve(side) => http::serve(&side),
     }
 }

@@ -2,19 +2,18 @@
 //!
 //! The sides take turns within each round, so that what else the machine does is shared by all; medians count.
 
-mod load;
-mod server;
 mod subject;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::ValueEnum;
 use semel::{Prune, Store};
 
-use load::{at_pace, flat_out, median, uuid_v4, uuid_v7};
-use server::Server;
+use crate::load::{at_pace, flat_out, median, uuid_v4, uuid_v7};
+use crate::report::Report;
+use crate::server::Server;
 use subject::{Cratestack, PerCall, Semel, Subject};
 
 /// What to measure, and how long.
@@ -94,37 +93,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// The figures with their bounds, and whether all were kept.
-#[derive(Default)]
-struct Report {
-    lines: Vec<String>,
-    missed: usize,
-}
-
-impl Report {
-    fn at_least(&mut self, figure: &str, found: f64, bound: f64) {
-        self.add(figure, found, found >= bound, &format!("at least {bound}"));
-    }
-
-    fn at_most(&mut self, figure: &str, found: f64, bound: f64) {
-        self.add(figure, found, found <= bound, &format!("at most {bound}"));
-    }
-
-    fn add(&mut self, figure: &str, found: f64, kept: bool, bound: &str) {
-        self.missed += usize::from(!kept);
-        let mark = if kept { "" } else { "   MISSED" };
-        self.lines.push(format!("{figure:<74} {found:>8.2}   {bound}{mark}"));
-    }
-
-    fn finish(self) -> Result<()> {
-        println!("\n{:<74} {:>8}   bound", "figure", "found");
-        self.lines.iter().for_each(|line| println!("{line}"));
-        if self.missed > 0 {
-            bail!("{} figures are out of their bounds", self.missed);
-        }
-        Ok(())
-    }
-}
+/// The tables of the sides.
+const TABLES: [&str; 3] = ["semel.records", "per_call.records", "cratestack_idempotency"];
 
 type Sides = [Arc<dyn Subject>; 3];
 
@@ -172,7 +142,7 @@ where
 async fn first(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
     for (callers, bound) in [(256, 10.0), (64, 5.0), (1, 1.2)] {
         let call = |side: Arc<dyn Subject>, _| async move { side.first(&uuid_v4()).await };
-        server.begin_anew().await?;
+        server.begin_anew(&TABLES).await?;
         let [semel, _, cratestack] =
             compare(args, "claim + complete, new keys", callers, sides, call).await?;
         let figure = format!("claim + complete, new keys, {callers} callers, vs cratestack-sqlx");
@@ -189,7 +159,7 @@ fn repeated(n: u64) -> String {
 }
 
 async fn replay(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
-    server.begin_anew().await?;
+    server.begin_anew(&TABLES).await?;
     for side in sides {
         for n in 0..REPEATED {
             side.first(&repeated(n)).await?;
@@ -213,7 +183,7 @@ where
 }
 
 async fn log(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
-    server.begin_anew().await?;
+    server.begin_anew(&TABLES).await?;
     let mut bytes: [Vec<f64>; 3] = Default::default();
     for _ in 0..args.rounds {
         for (at, side) in sides.iter().enumerate() {

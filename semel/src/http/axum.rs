@@ -22,7 +22,7 @@ impl<S: Sync> FromRequestParts<S> for Lease {
             return Ok(lease.clone());
         }
         Err(match parts.extensions.get::<Unkeyed>() {
-            Some(Unkeyed) => Rejection::KeyMissing.into_response(),
+            Some(Unkeyed(renderer)) => renderer.render(Rejection::KeyMissing).map(Body::from),
             None => {
                 tracing::error!("a handler wants a lease, but there is no IdempotencyLayer around it");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()

@@ -10,45 +10,30 @@ use super::body::{ReadAhead, Unread, read_request};
 use super::key;
 use super::layer::Options;
 use super::published::asks_for_key;
-use super::rejection::Rejection;
+use super::rejection::{Rejection, Renderer};
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::text::shorten;
 
-/// What a request is.
-pub(super) enum Read<Q: Body> {
-    /// None of our business.
-    Passed(Request<ReadAhead<Q>>),
-    Refused(Rejection),
-    Asked(Asked<Q>),
-}
-
 /// A request with a key, read to its end.
 pub(super) struct Asked<Q: Body> {
-    pub(super) key: Key,
     pub(super) intent: Intent,
-    pub(super) request: Request<ReadAhead<Q>>,
+    pub(super) parts: Box<Parts>,
+    pub(super) body: ReadAhead<Q>,
 }
 
 /// Marks a request that passed a layer without a key, so that a handler that needs a lease can tell what is missing.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Unkeyed;
+#[derive(Debug, Clone)]
+pub(super) struct Unkeyed(pub(super) Renderer);
 
-/// Reads a request. The key is looked at first, and a wrong one is refused before anything is read or asked.
-pub(super) async fn read<Q: Body<Data = Bytes>>(options: &Options, request: Request<Q>) -> Read<Q> {
-    let (mut parts, body) = request.into_parts();
-    match key_of(options, &parts) {
-        Ok(Some(key)) => asked(options, key, parts, body).await.map_or_else(Read::Refused, Read::Asked),
-        Ok(None) => {
-            parts.extensions.insert(Unkeyed);
-            Read::Passed(Request::from_parts(parts, ReadAhead::passed(body)))
-        }
-        Err(rejection) => Read::Refused(rejection),
-    }
+/// A request that is passed on as it is.
+pub(super) fn unkeyed<Q: Body>(options: &Options, mut parts: Parts, body: Q) -> Request<ReadAhead<Q>> {
+    parts.extensions.insert(Unkeyed(options.renderer.clone()));
+    Request::from_parts(parts, ReadAhead::passed(body))
 }
 
 /// The key that counts; `None` if there is none, or not on this method.
-fn key_of(options: &Options, parts: &Parts) -> Result<Option<Key>, Rejection> {
+pub(super) fn key_of(options: &Options, parts: &Parts) -> Result<Option<Key>, Rejection> {
     if !options.methods.contains(&parts.method) {
         return Ok(None);
     }
@@ -63,10 +48,10 @@ fn key_of(options: &Options, parts: &Parts) -> Result<Option<Key>, Rejection> {
     Ok(Some(key))
 }
 
-async fn asked<Q: Body<Data = Bytes>>(
+/// Reads a request with a key to its end.
+pub(super) async fn read<Q: Body<Data = Bytes>>(
     options: &Options,
-    key: Key,
-    parts: Parts,
+    parts: Box<Parts>,
     body: Q,
 ) -> Result<Asked<Q>, Rejection> {
     let read = timeout(options.request_timeout, read_request(body, options.max_request_bytes));
@@ -76,8 +61,7 @@ async fn asked<Q: Body<Data = Bytes>>(
             Unread::Failed => Rejection::RequestUnreadable,
         })?;
     let intent = intent(options, &parts, &body);
-    let request = Request::from_parts(parts, ReadAhead::whole_with(body, trailers));
-    Ok(Asked { key, intent, request })
+    Ok(Asked { intent, parts, body: ReadAhead::whole_with(body, trailers) })
 }
 
 /// Method and path for people, and a fingerprint of everything.

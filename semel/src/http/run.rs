@@ -1,12 +1,12 @@
 //! Running the handler, and what its answer comes to.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
 use ::http::response::Parts;
-use ::http::{Request, Response};
+use ::http::{Request, Response, request};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body::Body;
 use tokio::sync::oneshot;
 use tower_service::Service;
@@ -33,9 +33,11 @@ pub(super) fn run<S, Q, R>(
     options: Arc<Options>,
     policy: Policy,
     mut inner: S,
-    mut request: Request<ReadAhead<Q>>,
+    mut parts: Box<request::Parts>,
+    body: ReadAhead<Q>,
     tell: oneshot::Sender<Own<R, S::Error>>,
-) -> impl FnOnce(Lease) -> Working
+    span: &Span,
+) -> Work
 where
     S: Service<Request<ReadAhead<Q>>, Response = Response<R>> + Send + 'static,
     S::Future: Send,
@@ -45,11 +47,11 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    let span = Span::current();
-    move |lease| {
+    let span = span.clone();
+    Box::new(move |lease| {
         let work = async move {
-            request.extensions_mut().insert(lease);
-            let (own, ending) = match inner.call(request).await {
+            parts.extensions.insert(lease);
+            let (own, ending) = match inner.call(Request::from_parts(*parts, body)).await {
                 Ok(response) => settle(&options, &policy, response).await,
                 Err(error) => {
                     let failure = Failure::unknown(format!("the service failed: {error}"));
@@ -61,11 +63,11 @@ where
             ending
         };
         Box::pin(work.instrument(span))
-    }
+    })
 }
 
-/// Work on its way.
-pub(super) type Working = std::pin::Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send>>;
+/// The work of one attempt, behind a pointer: it is handed from step to step.
+pub(super) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
 
 /// Judges a response, and reads as much of it as is recorded.
 async fn settle<R, E>(

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ::http::request::Parts;
 use ::http::{Request, Response};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -14,10 +15,11 @@ use tracing::{Instrument, Span, field};
 
 use super::body::ReadAhead;
 use super::layer::IdempotencyLayer;
-use super::read::{Asked, Read, read};
+use super::read::{Asked, key_of, read, unkeyed};
 use super::rejection::Rejection;
 use super::reply::{Answer, answer, render};
 use super::run::run;
+use crate::key::Key;
 use crate::meter;
 
 /// A service whose requests are safe to retry.
@@ -57,15 +59,28 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         // The one that was polled ready is the one to call; the clone takes its place.
         let next = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, next);
-        Box::pin(serve(self.layer.clone(), ready, request))
+        let mut ready = std::mem::replace(&mut self.inner, next);
+        let (parts, body) = request.into_parts();
+        match key_of(&self.layer.options, &parts) {
+            Ok(Some(key)) => Box::pin(serve(self.layer.clone(), ready, key, Box::new(parts), body)),
+            Ok(None) => {
+                let response = ready.call(unkeyed(&self.layer.options, parts, body));
+                Box::pin(async { Ok(response.await?.map(ReadAhead::passed)) })
+            }
+            Err(rejection) => {
+                let refused = refuse(&self.layer, &Span::none(), rejection);
+                Box::pin(async { Ok(refused) })
+            }
+        }
     }
 }
 
 async fn serve<S, Q, R>(
     layer: IdempotencyLayer,
-    mut inner: S,
-    request: Request<Q>,
+    inner: S,
+    key: Key,
+    parts: Box<Parts>,
+    body: Q,
 ) -> Result<Response<ReadAhead<R>>, S::Error>
 where
     S: Service<Request<ReadAhead<Q>>, Response = Response<R>> + Send + 'static,
@@ -76,43 +91,35 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    let Asked { key, intent, request } = match read(&layer.options, request).await {
-        Read::Passed(request) => {
-            let response = inner.call(request).await?;
-            return Ok(response.map(ReadAhead::passed));
-        }
-        Read::Refused(rejection) => return Ok(refuse(&layer, rejection)),
-        Read::Asked(asked) => asked,
+    let Asked { intent, parts, body } = match read(&layer.options, parts, body).await {
+        Ok(asked) => asked,
+        Err(rejection) => return Ok(refuse(&layer, &Span::none(), rejection)),
     };
     let span =
         tracing::info_span!("idempotency", ?key, operation = intent.operation(), answer = field::Empty);
-    async {
-        let (tell, mut told) = oneshot::channel();
-        let work = run(Arc::clone(&layer.options), layer.once.policy().clone(), inner, request, tell);
-        let ran = layer.once.run_outcome(&key, &intent, work).await;
-        match answer(ran, told.try_recv().ok()) {
-            Answer::Own(own) => {
-                note("first");
-                own
-            }
-            Answer::Recorded { outcome, replayed } => {
-                note(if replayed { "replayed" } else { "first" });
-                Ok(render(&outcome, replayed).map(ReadAhead::whole))
-            }
-            Answer::Refused(rejection) => Ok(refuse(&layer, rejection)),
+    let (tell, mut told) = oneshot::channel();
+    let work = run(Arc::clone(&layer.options), layer.once.policy().clone(), inner, parts, body, tell, &span);
+    let ran = layer.once.run_outcome(&key, &intent, work).instrument(span.clone()).await;
+    match answer(ran, told.try_recv().ok()) {
+        Answer::Own(own) => {
+            note(&span, "first");
+            own
         }
+        Answer::Recorded { outcome, replayed } => {
+            note(&span, if replayed { "replayed" } else { "first" });
+            Ok(render(&outcome, replayed).map(ReadAhead::whole))
+        }
+        Answer::Refused(rejection) => Ok(refuse(&layer, &span, rejection)),
     }
-    .instrument(span)
-    .await
 }
 
-fn refuse<R: Body>(layer: &IdempotencyLayer, rejection: Rejection) -> Response<ReadAhead<R>> {
-    note(rejection.code());
+fn refuse<R: Body>(layer: &IdempotencyLayer, span: &Span, rejection: Rejection) -> Response<ReadAhead<R>> {
+    note(span, rejection.code());
     layer.options.renderer.render(rejection).map(ReadAhead::whole)
 }
 
 /// Counts the answer, and notes it in the span of the request.
-fn note(answer: &'static str) {
-    Span::current().record("answer", answer);
+fn note(span: &Span, answer: &'static str) {
+    span.record("answer", answer);
     meter::request(answer);
 }

@@ -1,6 +1,6 @@
 //! Running the work under a lease.
 
-use std::future::Future;
+use std::pin::Pin;
 
 use tokio::task::JoinError;
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use super::claim::Copies;
 use super::error::{Failure, RunError};
 use super::patience::{Patience, call};
 use super::renew::Renewal;
-use super::{Once, Ran};
+use super::{Once, Ran, Work};
 use crate::error::StoreError;
 use crate::intent::Intent;
 use crate::lease::Lease;
@@ -18,26 +18,22 @@ use crate::outcome::Outcome;
 
 impl Once {
     /// Runs the work on its own task and renews the lease on another, when it is due, until the work is settled.
-    pub(super) async fn attempt<W, F>(
+    pub(super) async fn attempt(
         &self,
         lease: Lease,
         intent: &Intent,
         copies: Copies,
-        work: W,
-    ) -> Result<Ran<Outcome>, RunError>
-    where
-        W: FnOnce(Lease) -> F + Send + 'static,
-        F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
-    {
-        let length = self.policy.terms().lease();
+        work: Work,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let length = self.engine.policy.terms().lease();
         let mut heard = copies.sent;
         if heard.elapsed() > length / 3 {
             heard = Instant::now();
-            match self.confirm(&lease).await {
+            match Box::pin(self.confirm(&lease)).await {
                 Ok(true) => {}
                 Ok(false) => {
                     self.void_later(lease.key(), copies);
-                    return self.winner(&lease, intent).await;
+                    return Box::pin(self.winner(&lease, intent)).await;
                 }
                 Err(error) => {
                     self.release_later(&lease, copies);
@@ -45,10 +41,11 @@ impl Once {
                 }
             }
         }
-        let (lease, mut renewal) = Renewal::of(&self.store, lease, length, heard, &self.alive);
+        let (lease, mut renewal) = Renewal::of(&self.engine.store, lease, length, heard, &self.engine.alive);
         let (running, began) = (lease.clone(), Instant::now());
-        let result = renewal.beside(tokio::spawn(async move { work(running).await })).await;
-        meter::work(self.store.name(), began.elapsed());
+        let mut working = tokio::spawn(async move { work(running).await });
+        let result = renewal.beside(Pin::new(&mut working)).await;
+        meter::work(self.engine.store.name(), began.elapsed());
         let result = result.unwrap_or_else(|error| Err(Failure::unknown(describe(error))));
         self.settle(&lease, intent, copies, Some(renewal), result).await
     }
@@ -56,9 +53,9 @@ impl Once {
     /// Whether a lease that took long to get is still ours: it may be over, and somebody else may have found out that
     /// nothing happened, which is true until the work starts.
     async fn confirm(&self, lease: &Lease) -> Result<bool, StoreError> {
-        let mut patience = Patience::of(self.policy.patience(), lease.key());
+        let mut patience = Patience::of(self.engine.policy.patience(), lease.key());
         loop {
-            match call(self.store.renew(lease, self.policy.terms().lease())).await {
+            match call(self.engine.store.renew(lease, self.engine.policy.terms().lease())).await {
                 Ok(ack) => return Ok(ack.stands()),
                 Err(error) if patience.lasts(&error).await => {}
                 Err(error) => return Err(error),

@@ -39,7 +39,7 @@ impl Once {
             Ok((claim, _)) => claim.word(),
             Err(_) => "unavailable",
         };
-        meter::claim(self.store.name(), word, asked.elapsed());
+        meter::claim(self.engine.store.name(), word, asked.elapsed());
         answer
     }
 
@@ -49,9 +49,9 @@ impl Once {
         intent: &Intent,
         takeover: Takeover,
     ) -> Result<(Claim, Copies), RunError> {
-        let mut patience = Patience::of(self.policy.patience(), key);
+        let mut patience = Patience::of(self.engine.policy.patience(), key);
         let now = loop {
-            match call(self.store.now()).await {
+            match call(self.engine.store.now()).await {
                 Ok(now) => break now,
                 Err(error) if patience.lasts(&error).await => {}
                 Err(error) => return Err(RunError::Unavailable(error)),
@@ -61,16 +61,16 @@ impl Once {
             key: key.clone(),
             intent: intent.clone(),
             token: Token::random(),
-            owner: self.owner.clone(),
-            terms: self.policy.terms(),
+            owner: self.engine.owner.clone(),
+            terms: self.engine.policy.terms(),
             takeover,
-            durability: self.policy.durability(),
-            not_after: now.after(self.policy.patience() + CALL_LIMIT),
+            durability: self.engine.policy.durability(),
+            not_after: now.after(self.engine.policy.patience() + CALL_LIMIT),
         };
         let (token, not_after) = (ask.token, ask.not_after);
         let mut copies = Copies { token, not_after, sent: Instant::now(), astray: false };
         loop {
-            match call(self.store.claim(&ask)).await {
+            match call(self.engine.store.claim(&ask)).await {
                 Ok(claim @ Claim::Granted(_)) => return Ok((claim, copies)),
                 Ok(refused) => {
                     self.void_later(key, copies);
@@ -94,11 +94,11 @@ impl Once {
             return;
         }
         let (once, key) = (self.clone(), key.clone());
-        self.tasks.spawn(async move {
-            let mut patience = Patience::until_shutdown(&once.shutdown, once.policy.patience(), &key);
-            sleep(once.policy.patience() + CALL_LIMIT).await;
+        self.engine.tasks.spawn(async move {
+            let mut patience = Patience::until_shutdown(&once.engine.shutdown, once.engine.policy.patience(), &key);
+            sleep(once.engine.policy.patience() + CALL_LIMIT).await;
             loop {
-                match call(once.store.void(&key, copies.token, copies.not_after)).await {
+                match call(once.engine.store.void(&key, copies.token, copies.not_after)).await {
                     Ok(Void::Settled) => return,
                     Ok(Void::Early(left)) => sleep(left).await,
                     Err(error) if patience.lasts(&error).await => {}

@@ -12,9 +12,11 @@ mod error;
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -86,6 +88,12 @@ const MAX_RECONCILES: u32 = 3;
 /// ```
 #[derive(Clone)]
 pub struct Once {
+    engine: Arc<Engine>,
+}
+
+/// What the clones of an engine share, as long as none of them is set otherwise.
+#[derive(Clone)]
+struct Engine {
     store: Arc<dyn Store>,
     policy: Policy,
     owner: Owner,
@@ -108,7 +116,7 @@ pub struct Ran<T> {
 impl Once {
     /// An engine over a store, with [`Policy::hold`].
     pub fn new(store: impl Store) -> Self {
-        Self {
+        let engine = Engine {
             store: Arc::new(store),
             policy: Policy::hold(),
             owner: Owner::new(&format!("process {}", std::process::id())),
@@ -117,30 +125,36 @@ impl Once {
             alive: Arc::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
-        }
+        };
+        Self { engine: Arc::new(engine) }
     }
 
     /// The same engine with another policy.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
-        Self { policy, ..self }
+        self.with(|engine| engine.policy = policy)
     }
 
     /// How keys are run here.
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        &self.engine.policy
     }
 
     /// The same engine with a name for this process, shown to operators.
     #[must_use]
     pub fn with_owner(self, name: &str) -> Self {
-        Self { owner: Owner::new(name), ..self }
+        self.with(|engine| engine.owner = Owner::new(name))
     }
 
     /// The same engine with a hook that is asked about held keys.
     #[must_use]
     pub fn with_reconcile(self, reconcile: impl Reconcile) -> Self {
-        Self { reconcile: Some(Arc::new(reconcile)), ..self }
+        self.with(|engine| engine.reconcile = Some(Arc::new(reconcile)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Engine)) -> Self {
+        change(Arc::make_mut(&mut self.engine));
+        self
     }
 
     /// Runs the work if this is the first to ask, else gives back what was recorded.
@@ -185,15 +199,25 @@ impl Once {
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
-        let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
-        // From the claim on, nothing may depend on the caller staying: it all runs on a task of its own.
-        // Only waiting for somebody else ends with the caller, who holds the other end of this.
+        // Waiting for somebody else ends with the caller, who holds the other end of this.
         let (caller, _here) = oneshot::channel();
-        let whole = self.tasks.spawn(async move { once.drive(&key, &intent, caller, work).await });
+        let whole = self.start(key, intent, caller, Box::new(move |lease| Box::pin(work(lease))));
         whole.await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(RunError::Interrupted),
         })
+    }
+
+    /// From the claim on, nothing may depend on the caller staying: it all runs on a task of its own.
+    fn start(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        caller: oneshot::Sender<()>,
+        work: Work,
+    ) -> JoinHandle<Result<Ran<Outcome>, RunError>> {
+        let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
+        self.engine.tasks.spawn(async move { once.drive(&key, &intent, caller, work).await })
     }
 
     /// Waits until all work that has started here is settled, and all background tasks have ended.
@@ -201,25 +225,23 @@ impl Once {
     /// Call it at shutdown, after the last `run`. From then on no repeat waits for a running attempt, and what could
     /// not be settled is tried for one more patience. What still runs is waited for, and never released.
     pub async fn drain(&self) {
-        self.shutdown.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.engine.shutdown.cancel();
+        self.engine.tasks.close();
+        self.engine.tasks.wait().await;
     }
 
     /// The line through the engine: claim, run, settle; or wait, or find out, and claim again.
-    async fn drive<W, F>(
+    ///
+    /// The steps that most runs do not take are boxed: what every run carries stays small.
+    async fn drive(
         &self,
         key: &Key,
         intent: &Intent,
         mut caller: oneshot::Sender<()>,
-        work: W,
-    ) -> Result<Ran<Outcome>, RunError>
-    where
-        W: FnOnce(Lease) -> F + Send + 'static,
-        F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
-    {
-        let until = Instant::now() + self.policy.wait();
-        let mut takeover = self.policy.takeover();
+        work: Work,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let until = Instant::now() + self.engine.policy.wait();
+        let mut takeover = self.engine.policy.takeover();
         let mut found_out = None;
         let mut reconciles_left = MAX_RECONCILES;
         loop {
@@ -227,7 +249,7 @@ impl Once {
             match claim {
                 Claim::Granted(lease) => {
                     return match found_out {
-                        Some(outcome) => self.record(&lease, intent, copies, outcome).await,
+                        Some(outcome) => Box::pin(self.record(&lease, intent, copies, outcome)).await,
                         None => self.attempt(lease, intent, copies, work).await,
                     };
                 }
@@ -240,20 +262,20 @@ impl Once {
                     return Err(RunError::Unavailable(late));
                 }
                 Claim::Running { since, left } => {
-                    self.wait(key, until, &mut caller)
+                    Box::pin(self.wait(key, until, &mut caller))
                         .await
                         .map_err(|_| RunError::Pending { since, retry_after: left })?;
                 }
                 // Its renewals do not get through, but it lives, so it is not lost.
-                Claim::Held(held) if self.alive.has(key, held.fence) => {
-                    let retry_after = self.policy.terms().lease();
-                    self.wait(key, until, &mut caller)
+                Claim::Held(held) if self.engine.alive.has(key, held.fence) => {
+                    let retry_after = self.engine.policy.terms().lease();
+                    Box::pin(self.wait(key, until, &mut caller))
                         .await
                         .map_err(|_| RunError::Pending { since: held.since, retry_after })?;
                 }
                 Claim::Held(held) => {
                     let known = if reconciles_left > 0 {
-                        self.find_out(key, intent, held).await
+                        Box::pin(self.find_out(key, intent, held)).await
                     } else {
                         Reconciled::Unknown
                     };
@@ -282,13 +304,16 @@ impl Once {
         tokio::select! {
             biased;
             () = caller.closed() => Err(NobodyWaits),
-            () = self.shutdown.cancelled() => Err(NobodyWaits),
-            waited = self.waiters.wait(key, until, &self.store, &self.tasks) => {
+            () = self.engine.shutdown.cancelled() => Err(NobodyWaits),
+            waited = self.engine.waiters.wait(key, until, &self.engine.store, &self.engine.tasks) => {
                 if waited { Ok(()) } else { Err(NobodyWaits) }
             }
         }
     }
 }
+
+/// The work of one attempt, behind a pointer: it is handed from step to step.
+type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
 
 /// There is no time left to wait, no room, or nobody who would hear of it.
 struct NobodyWaits;

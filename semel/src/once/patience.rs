@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -52,11 +53,14 @@ impl Patience {
         }
     }
 
-    /// After an error: pauses and says whether to ask again.
-    pub(super) async fn lasts(&mut self, error: &StoreError) -> bool {
-        if !error.is_transient() {
-            return false;
-        }
+    /// After an error: pauses and says whether to ask again. It is boxed, as most questions are answered at once.
+    pub(super) fn lasts<'a>(&'a mut self, error: &StoreError) -> BoxFuture<'a, bool> {
+        let is_transient = error.is_transient();
+        Box::pin(async move { is_transient && self.pause().await })
+    }
+
+    /// Pauses, if the patience lasts as long.
+    async fn pause(&mut self) -> bool {
         if self.until.is_some_and(|until| Instant::now() + self.pause > until) {
             return false;
         }

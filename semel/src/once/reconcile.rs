@@ -49,12 +49,12 @@ where
 impl Once {
     /// Asks the hook about a lost attempt, for as long as a lease at most.
     pub(super) async fn find_out(&self, key: &Key, intent: &Intent, held: Held) -> Reconciled {
-        let Some(hook) = self.reconcile.clone() else {
+        let Some(hook) = self.engine.reconcile.clone() else {
             return Reconciled::Unknown;
         };
         let (key, intent) = (key.clone(), intent.clone());
         let asked = tokio::spawn(async move { hook.reconcile(key, intent, held).await });
-        match timeout(self.policy.terms().lease(), AbortOnDropHandle::new(asked)).await {
+        match timeout(self.engine.policy.terms().lease(), AbortOnDropHandle::new(asked)).await {
             Ok(Ok(known)) => known,
             Ok(Err(error)) => {
                 tracing::error!(%error, "the reconcile hook failed; the key stays held");

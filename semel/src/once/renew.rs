@@ -1,7 +1,7 @@
 //! Keeping a lease alive while the work runs.
 
 use std::collections::HashSet;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Alive {
 /// Most work is done before the first renewal is due; the task that renews is started only then.
 pub(super) struct Renewal {
     due: Instant,
-    keeper: Option<Keeper>,
+    keeper: Option<Box<Keeper>>,
     started: Option<(DropGuard, JoinHandle<()>)>,
     _alive: Entry,
 }
@@ -70,14 +70,14 @@ impl Renewal {
         let attempt = (lease.key().clone(), lease.fence());
         alive.attempts().insert(attempt.clone());
         let keeper = Keeper { store: Arc::clone(store), lease: lease.clone(), length, heard, alarm };
+        let keeper = Some(Box::new(keeper));
         let entry = Entry { alive: Arc::clone(alive), attempt };
         let due = heard + length / 3;
-        (lease, Self { due, keeper: Some(keeper), started: None, _alive: entry })
+        (lease, Self { due, keeper, started: None, _alive: entry })
     }
 
     /// Waits for this, and starts to renew if that takes so long.
-    pub(super) async fn beside<T>(&mut self, awaited: impl Future<Output = T>) -> T {
-        let mut awaited = pin!(awaited);
+    pub(super) async fn beside<F: Future>(&mut self, mut awaited: Pin<&mut F>) -> F::Output {
         tokio::select! {
             biased;
             done = &mut awaited => return done,

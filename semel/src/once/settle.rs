@@ -1,5 +1,7 @@
 //! Settling an attempt: record, release or abandon, and what to tell the caller.
 
+use std::pin::pin;
+
 use tokio::time::Instant;
 
 use super::claim::Copies;
@@ -57,20 +59,22 @@ impl Once {
         mut renewal: Option<Renewal>,
         result: Result<Outcome, Failure>,
     ) -> Result<Ran<Outcome>, RunError> {
-        let ending = Ending::of(&result, self.policy.max_body_bytes());
+        let ending = Ending::of(&result, self.engine.policy.max_body_bytes());
         if !matches!(ending, Ending::Complete(_))
             && let Some(renewal) = renewal.take()
         {
-            renewal.stop().await;
+            Box::pin(renewal.stop()).await;
         }
         let asked = Instant::now();
-        let patience = Patience::of(self.policy.patience(), lease.key());
-        let write = self.write(lease, &ending, patience);
-        let written = match &mut renewal {
-            Some(renewal) => renewal.beside(write).await,
-            None => write.await,
+        let patience = Patience::of(self.engine.policy.patience(), lease.key());
+        let written = {
+            let mut write = pin!(self.write(lease, &ending, patience));
+            match &mut renewal {
+                Some(renewal) => renewal.beside(write.as_mut()).await,
+                None => write.await,
+            }
         };
-        meter::settlement(self.store.name(), ending.word(&written), asked.elapsed());
+        meter::settlement(self.engine.store.name(), ending.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
@@ -90,12 +94,12 @@ impl Once {
             // The release was applied before, its answer was lost, and the next attempt has the key already. Or it
             // was taken over. Either way it is true that nothing happened here.
             Err(failure) if failure.is_nothing_happened() => {
-                self.winner(lease, intent).await.map_err(|error| match error {
+                Box::pin(self.winner(lease, intent)).await.map_err(|error| match error {
                     RunError::Superseded => failure.into(),
                     other => other,
                 })
             }
-            Ok(_) | Err(_) => self.winner(lease, intent).await,
+            Ok(_) | Err(_) => Box::pin(self.winner(lease, intent)).await,
         }
     }
 
@@ -104,9 +108,9 @@ impl Once {
     fn settle_later(&self, lease: &Lease, copies: Copies, mut renewal: Option<Renewal>, ending: Ending) {
         let (once, lease) = (self.clone(), lease.clone());
         renewal.iter_mut().for_each(Renewal::start);
-        self.tasks.spawn(async move {
+        self.engine.tasks.spawn(async move {
             let _until_settled = renewal;
-            let patience = Patience::until_shutdown(&once.shutdown, once.policy.patience(), lease.key());
+            let patience = Patience::until_shutdown(&once.engine.shutdown, once.engine.policy.patience(), lease.key());
             match once.write(&lease, &ending, patience).await {
                 Ok(ack) => once.settled(&lease, copies, &ending, ack),
                 Err(error) => {
@@ -118,12 +122,12 @@ impl Once {
 
     async fn write(&self, lease: &Lease, ending: &Ending, mut patience: Patience) -> Result<Ack, StoreError> {
         loop {
-            let answer = match ending {
-                Ending::Complete(outcome) => call(self.store.complete(lease, outcome)).await,
-                Ending::Release => call(self.store.release(lease)).await,
-                Ending::Abandon(reason) => call(self.store.abandon(lease, reason)).await,
+            let question = match ending {
+                Ending::Complete(outcome) => self.engine.store.complete(lease, outcome),
+                Ending::Release => self.engine.store.release(lease),
+                Ending::Abandon(reason) => self.engine.store.abandon(lease, reason),
             };
-            match answer {
+            match call(question).await {
                 Ok(ack) => return Ok(ack),
                 Err(error) if patience.lasts(&error).await => {}
                 Err(error) => return Err(error),
@@ -134,7 +138,7 @@ impl Once {
     /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
     /// taken back. Not after an abandon that stands: the key is held by this very token, and must stay so.
     fn settled(&self, lease: &Lease, copies: Copies, ending: &Ending, ack: Ack) {
-        self.waiters.wake(lease.key());
+        self.engine.waiters.wake(lease.key());
         let key_is_free = matches!(ending, Ending::Release) || !ack.stands();
         if key_is_free {
             self.void_later(lease.key(), copies);
@@ -148,9 +152,9 @@ impl Once {
 
     /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's own.
     pub(super) async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
-        let mut patience = Patience::of(self.policy.patience(), lease.key());
+        let mut patience = Patience::of(self.engine.policy.patience(), lease.key());
         let found = loop {
-            match call(self.store.find(lease.key())).await {
+            match call(self.engine.store.find(lease.key())).await {
                 Ok(found) => break found,
                 Err(error) if patience.lasts(&error).await => {}
                 Err(error) => {

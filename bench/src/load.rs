@@ -9,15 +9,15 @@ use anyhow::{Context, Result};
 
 /// What a load came to.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Measured {
-    pub(super) per_second: f64,
-    pub(super) operations: u64,
+pub(crate) struct Measured {
+    pub(crate) per_second: f64,
+    pub(crate) operations: u64,
     latencies: Vec<Duration>,
 }
 
 impl Measured {
     /// The latency that this part of the operations did not exceed.
-    pub(super) fn percentile(&self, percent: f64) -> Duration {
+    pub(crate) fn percentile(&self, percent: f64) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
         self.latencies.get((last as f64 * percent / 100.0).round() as usize).copied().unwrap_or_default()
     }
@@ -30,7 +30,7 @@ impl Measured {
 }
 
 /// Lets so many callers call for so long, each again as soon as it is answered.
-pub(super) async fn flat_out<F, C>(callers: usize, length: Duration, call: C) -> Result<Measured>
+pub(crate) async fn flat_out<F, C>(callers: usize, length: Duration, call: C) -> Result<Measured>
 where
     C: Fn(u64) -> F + Send + Sync + 'static,
     F: Future<Output = Result<()>> + Send,
@@ -61,7 +61,7 @@ where
 
 /// Calls at a pace, whether earlier calls are answered or not, until told to stop. The latency counts from the
 /// moment at which the call was due, so a stall is charged to all that it held up.
-pub(super) async fn at_pace<F, C>(
+pub(crate) async fn at_pace<F, C>(
     per_second: u32,
     stop: impl Future<Output = ()>,
     call: C,
@@ -100,12 +100,12 @@ where
 }
 
 /// A UUID of version 4: random.
-pub(super) fn uuid_v4() -> String {
+pub(crate) fn uuid_v4() -> String {
     uuid(rand::random(), 4)
 }
 
 /// A UUID of version 7: it begins with the time.
-pub(super) fn uuid_v7() -> String {
+pub(crate) fn uuid_v7() -> String {
     let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     uuid(millis << 80 | rand::random::<u128>() >> 48, 7)
 }
@@ -118,7 +118,7 @@ fn uuid(bits: u128, version: u128) -> String {
 }
 
 /// The value in the middle.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

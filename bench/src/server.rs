@@ -5,15 +5,15 @@ use tokio_postgres::{Client, NoTls};
 use xtask::servers::Servers;
 
 /// A durable server, and a connection to ask it about itself.
-pub(super) struct Server {
-    pub(super) url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
     client: Client,
     _own: Option<Servers>,
 }
 
 impl Server {
     /// The server of a URL, or one of our own.
-    pub(super) async fn start(url: Option<&str>) -> Result<Self> {
+    pub(crate) async fn start(url: Option<&str>) -> Result<Self> {
         let (url, own) = match url {
             Some(url) => (url.to_owned(), None),
             None => {
@@ -43,13 +43,13 @@ impl Server {
     }
 
     /// How many bytes were written to the log so far.
-    pub(super) async fn log_bytes(&self) -> Result<f64> {
+    pub(crate) async fn log_bytes(&self) -> Result<f64> {
         let question = "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8";
         Ok(self.client.query_one(question, &[]).await?.get(0))
     }
 
     /// How often the table of a schema was read from end to end, and how often through its index.
-    pub(super) async fn scans(&self, schema: &str) -> Result<(i64, i64)> {
+    pub(crate) async fn scans(&self, schema: &str) -> Result<(i64, i64)> {
         // Backends report what they did when they have been idle for a second at the latest.
         tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
         let question = "
@@ -60,19 +60,19 @@ impl Server {
         Ok((row.get(0), row.get(1)))
     }
 
-    pub(super) async fn run(&self, script: &str) -> Result<()> {
+    pub(crate) async fn run(&self, script: &str) -> Result<()> {
         self.client.batch_execute(script).await.with_context(|| script.to_owned())
     }
 
     /// Empties the tables of all sides, so that each figure begins with the same and none pays for another one's vacuum. What
     /// the size of a table costs is a figure of its own.
-    pub(super) async fn begin_anew(&self) -> Result<()> {
-        self.run("truncate semel.records, per_call.records, cratestack_idempotency").await?;
+    pub(crate) async fn begin_anew(&self, tables: &[&str]) -> Result<()> {
+        self.run(&format!("truncate {}", tables.join(", "))).await?;
         self.run("checkpoint").await
     }
 
     /// Adds so many done records with random ids.
-    pub(super) async fn fill(&self, schema: &str, rows: u64, expired: bool) -> Result<()> {
+    pub(crate) async fn fill(&self, schema: &str, rows: u64, expired: bool) -> Result<()> {
         println!("  (filling {schema} with {rows} records …)");
         let kept = if expired { "interval '-1 minute'" } else { "interval '1 day'" };
         // With the index and durable commits it would take hours; what is there in the end is the same.

@@ -1,0 +1,87 @@
+//! The app that is measured, with and without layers, in a process of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::routing::post;
+use bytes::Bytes;
+use cratestack_sqlx::SqlxIdempotencyStore;
+use cratestack_sqlx::sqlx::pool::PoolOptions;
+use semel::http::IdempotencyLayer;
+use semel::{MemoryStore, Policy, PostgresStore, Prune, Pruning, continuously_prune};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// How many connections cratestack-sqlx does best with behind HTTP.
+const POOL: u32 = 32;
+/// As large as a small JSON answer.
+pub(super) const BODY_BYTES: usize = 200;
+
+/// Which app to serve.
+#[derive(Clone, clap::Subcommand)]
+pub(crate) enum App {
+    /// Without a layer
+    Plain,
+    /// semel over the memory store
+    Memory,
+    /// semel over a memory store that soon forgets, so that it has as many records after a while as it ever will
+    Forgetful,
+    /// semel over Postgres
+    Postgres {
+        /// Where it is
+        url: String,
+    },
+    /// cratestack-axum over cratestack-sqlx
+    Cratestack {
+        /// Where its Postgres is
+        url: String,
+    },
+}
+
+/// Serves until nobody holds the other end of the standard input any more. The address is the first line out.
+pub(super) async fn serve(app: &App) -> Result<()> {
+    let plain = Router::new().route("/charges", post(|_body: Bytes| async { vec![b'x'; BODY_BYTES] }));
+    let mut pruner = None;
+    let router = match app {
+        App::Plain => plain,
+        App::Memory => plain.layer(IdempotencyLayer::new(MemoryStore::new())),
+        App::Forgetful => {
+            let (store, second) = (MemoryStore::new(), Duration::from_secs(1));
+            let pruning = Pruning {
+                prune: Prune { limit: u32::MAX, ..Prune::default() },
+                idle: second / 4,
+                ..Pruning::default()
+            };
+            pruner = Some(continuously_prune(store.clone(), pruning));
+            let policy = Policy::hold().with_lease(second)?.with_retention(second)?;
+            plain.layer(IdempotencyLayer::new(store).with_policy(policy))
+        }
+        App::Postgres { url } => {
+            let store = PostgresStore::connect(url).await?;
+            store.migrate().await?;
+            plain.layer(IdempotencyLayer::new(store))
+        }
+        App::Cratestack { url } => {
+            let pool = PoolOptions::new().max_connections(POOL).min_connections(POOL).connect(url).await?;
+            let store = SqlxIdempotencyStore::new(pool);
+            store.ensure_schema().await.map_err(|e| anyhow::anyhow!("{e:?}"))?;
+            let layer = cratestack_axum::idempotency::IdempotencyLayer::new(
+                Arc::new(store),
+                Duration::from_secs(24 * 3600),
+            );
+            plain.layer(layer.with_principal_fingerprint(|_| "bench".to_owned()))
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen")?;
+    let mut out = tokio::io::stdout();
+    out.write_all(format!("{}\n", listener.local_addr()?).as_bytes()).await?;
+    out.flush().await?;
+    let served = tokio::select! {
+        served = axum::serve(listener, router).into_future() => served.context("could not serve"),
+        _closed = async { tokio::io::stdin().read_u8().await } => Ok(()),
+    };
+    drop(pruner);
+    served
+}
