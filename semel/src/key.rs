@@ -113,7 +113,7 @@ impl Key {
 /// Shows the realm and the first characters only: whole keys do not belong in logs.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.value[..self.value.len().min(4)];
+        let shown = &self.value[..(self.value.len() / 2).min(4)];
         write!(f, "Key({}/{shown}…)", self.scope.realm)
     }
 }

@@ -9,10 +9,12 @@ use std::time::Duration;
 use ::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-/// For how long a response may pause before it counts as streamed.
-const STREAM_PAUSE: Duration = Duration::from_secs(1);
+/// For how long a response is gathered before its caller gets to see it: one that says how long it is, and one that
+/// does not, which may be a stream without an end.
+const GATHER_KNOWN: Duration = Duration::from_secs(30);
+const GATHER_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// A body, of which some may have been read ahead: the bytes, errors and trailers of the body it was made of,
 /// unchanged.
@@ -21,6 +23,8 @@ const STREAM_PAUSE: Duration = Duration::from_secs(1);
 pub struct ReadAhead<B: Body> {
     data: Bytes,
     failed: Option<B::Error>,
+    /// Whether the receiver had time to pass on the data before it hears of the failure.
+    paused: bool,
     trailers: Option<HeaderMap>,
     rest: Option<Pin<Box<B>>>,
 }
@@ -33,7 +37,7 @@ impl<B: Body> ReadAhead<B> {
 
     /// All there is.
     pub(super) fn whole(data: Bytes) -> Self {
-        Self { data, failed: None, trailers: None, rest: None }
+        Self { data, failed: None, paused: false, trailers: None, rest: None }
     }
 
     /// All there is, with what followed it.
@@ -52,6 +56,11 @@ impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if !self.data.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
+        }
+        if self.failed.is_some() && !std::mem::replace(&mut self.paused, true) {
+            // A connection sends what it has when it has to wait. Told of the failure at once, it would send nothing.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         if let Some(failed) = self.failed.take() {
             return Poll::Ready(Some(Err(failed)));
@@ -72,17 +81,18 @@ impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
 
     fn size_hint(&self) -> SizeHint {
         let ahead = self.data.len() as u64;
-        // A body that is about to fail has no length that anybody could promise.
-        let rest = match (&self.rest, &self.failed) {
-            (_, Some(_)) => SizeHint::new(),
-            (Some(rest), None) => rest.size_hint(),
-            (None, None) => SizeHint::with_exact(0),
+        let rest = match &self.rest {
+            // A body that is about to fail has no length that anybody could promise. One with trailers must not
+            // promise it: HTTP/1.1 has no place for trailers then.
+            _ if self.failed.is_some() || self.trailers.is_some() => SizeHint::new(),
+            Some(rest) => rest.size_hint(),
+            None => SizeHint::with_exact(0),
         };
         let mut size = SizeHint::new();
         if let Some(upper) = rest.upper() {
-            size.set_upper(upper + ahead);
+            size.set_upper(upper.saturating_add(ahead));
         }
-        size.set_lower(rest.lower() + ahead);
+        size.set_lower(rest.lower().saturating_add(ahead));
         size
     }
 }
@@ -155,8 +165,8 @@ where
     Ok((gathered.finish(), trailers))
 }
 
-/// Reads a response ahead, to its end, up to the limit or until it pauses. The bytes come along if they are all of
-/// it: without an error at the end, and without trailers, which no record holds.
+/// Reads a response ahead, to its end, up to the limit or until it has taken too long. The bytes come along if they
+/// are all of it: without an error at the end, and without trailers, which no record holds.
 pub(super) async fn read_response<B>(body: B, limit: usize) -> (ReadAhead<B>, Option<Bytes>)
 where
     B: Body<Data = Bytes>,
@@ -164,12 +174,14 @@ where
     if body.size_hint().lower() > limit as u64 {
         return (ReadAhead::passed(body), None);
     }
+    let patience = if body.size_hint().exact().is_some() { GATHER_KNOWN } else { GATHER_UNKNOWN };
+    let until = Instant::now() + patience;
     let mut body = Box::pin(body);
     let mut gathered = Gathered::default();
     let mut trailers = None;
     loop {
         let frame = poll_fn(|context| body.as_mut().poll_frame(context));
-        let Ok(frame) = timeout(STREAM_PAUSE, frame).await else { break };
+        let Ok(frame) = timeout_at(until, frame).await else { break };
         match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) => {
                 gathered.add(data);

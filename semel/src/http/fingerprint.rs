@@ -1,6 +1,6 @@
 //! What a request asks for, in 32 bytes.
 
-use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName};
+use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName};
 use ::http::request::Parts;
 use thiserror::Error;
 
@@ -24,6 +24,7 @@ use crate::fingerprint::{Fingerprint, Framer, canonical, strict_json};
 pub struct RequestFingerprint {
     body: BodyPart,
     headers: Vec<HeaderName>,
+    authority: bool,
 }
 
 /// What of the body counts.
@@ -38,7 +39,7 @@ enum BodyPart {
 impl RequestFingerprint {
     /// Every byte of the body counts. The default.
     pub fn raw() -> Self {
-        Self { body: BodyPart::Raw, headers: Vec::new() }
+        Self { body: BodyPart::Raw, headers: Vec::new(), authority: false }
     }
 
     /// The body counts in its canonical form (RFC 8785): white space, the order of keys and the way numbers are
@@ -49,7 +50,8 @@ impl RequestFingerprint {
     }
 
     /// Only these fields of a JSON body count, each in its canonical form, or as absent. They are JSON pointers (RFC
-    /// 6901), such as `/amount` or `/lines/0/sku`. A body that is not JSON counts byte for byte.
+    /// 6901), such as `/amount` or `/lines/0/sku`. A body without a canonical form, see
+    /// [`RequestFingerprint::canonical_json`], counts byte for byte.
     ///
     /// # Errors
     /// [`PointerError`] if one does not begin with `/`.
@@ -68,6 +70,12 @@ impl RequestFingerprint {
         self
     }
 
+    /// The same, and the host counts, too, for services that are told apart by it.
+    #[must_use]
+    pub fn with_authority(self) -> Self {
+        Self { authority: true, ..self }
+    }
+
     /// A word for clients: what of the body counts.
     pub(super) fn describe(&self) -> &'static str {
         match self.body {
@@ -84,6 +92,9 @@ impl RequestFingerprint {
         framer.part(path.as_bytes());
         for name in [&CONTENT_TYPE, &CONTENT_ENCODING].into_iter().chain(&self.headers) {
             header(&mut framer, &parts.headers, name);
+        }
+        if self.authority {
+            tagged(&mut framer, b"authority", authority(parts));
         }
         match &self.body {
             BodyPart::Raw => raw(&mut framer, body),
@@ -116,6 +127,14 @@ fn tagged(framer: &mut Framer, tag: &[u8], part: &[u8]) {
 
 fn raw(framer: &mut Framer, body: &[u8]) {
     tagged(framer, b"bytes", body);
+}
+
+/// The host that was asked: HTTP/2 has it in the URI, HTTP/1.1 in a header.
+fn authority(parts: &Parts) -> &[u8] {
+    match parts.uri.authority() {
+        Some(authority) => authority.as_str().as_bytes(),
+        None => parts.headers.get(HOST).map_or(b"", |host| host.as_bytes()),
+    }
 }
 
 /// All values of a header, and how many there are.
@@ -171,6 +190,17 @@ mod tests {
         assert_eq!(one, print(&raw, other, "{}"));
         let by_tenant = raw.with_header(HeaderName::from_static("x-tenant"));
         assert_ne!(print(&by_tenant, |_| {}, "{}"), print(&by_tenant, other, "{}"));
+    }
+
+    #[test]
+    fn the_host_counts_if_it_should_wherever_it_stands() {
+        let by_host = RequestFingerprint::raw().with_authority();
+        let header = |host: &'static str| {
+            print(&by_host, |r| drop(r.headers_mut().insert("host", host.parse().unwrap())), "{}")
+        };
+        let uri = print(&by_host, |r| *r.uri_mut() = "http://a.example/charges?a=1".parse().unwrap(), "{}");
+        assert_eq!(header("a.example"), uri);
+        assert_ne!(header("b.example"), uri);
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) struct Options {
     pub(super) strict: bool,
     pub(super) required: bool,
     pub(super) methods: Vec<Method>,
+    pub(super) realm: Scope,
     pub(super) scoping: Scoping,
     pub(super) fingerprint: RequestFingerprint,
     pub(super) max_request_bytes: usize,
@@ -64,7 +65,8 @@ impl IdempotencyLayer {
             strict: false,
             required: false,
             methods: vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE],
-            scoping: Scoping::Credentials { realm, names },
+            scoping: Scoping::Credentials { realm: realm.clone(), names },
+            realm,
             fingerprint: RequestFingerprint::raw(),
             max_request_bytes: 1 << 20,
             request_timeout: Duration::from_secs(30),
@@ -82,10 +84,11 @@ impl IdempotencyLayer {
         Self { once: self.once.with_policy(policy), ..self }
     }
 
-    /// Requests by POST and PATCH must have a key; without one they are refused.
+    /// Whether requests by POST and PATCH must have a key; if so, they are refused without one. They need not, unless
+    /// set.
     #[must_use]
-    pub fn with_required_key(self) -> Self {
-        self.with(|options| options.required = true)
+    pub fn with_required_key(self, required: bool) -> Self {
+        self.with(|options| options.required = required)
     }
 
     /// The key is in this header instead of `Idempotency-Key`.
@@ -94,10 +97,11 @@ impl IdempotencyLayer {
         self.with(|options| options.header = name)
     }
 
-    /// A key must be quoted, as the draft of the header has it; bare ones are refused.
+    /// Whether a key must be quoted, as the draft of the header has it; if so, bare ones are refused. It need not,
+    /// unless set.
     #[must_use]
-    pub fn with_strict_keys(self) -> Self {
-        self.with(|options| options.strict = true)
+    pub fn with_strict_keys(self, strict: bool) -> Self {
+        self.with(|options| options.strict = strict)
     }
 
     /// Keys count on these methods; POST, PUT, PATCH and DELETE unless set. On others they are ignored.
@@ -111,25 +115,38 @@ impl IdempotencyLayer {
     /// this layer. A request of which it says `None` is refused.
     ///
     /// Unless this is set, the scope is a digest of the credentials: the headers `Authorization`, `Cookie` and
-    /// `X-Api-Key`, as far as there are any. Then nobody sees a replay of another caller, but a repeat whose
-    /// credentials have changed is a new request.
+    /// `X-Api-Key`, as far as there are any. That keeps callers apart who are told apart by these headers. It has two
+    /// costs. A repeat whose credentials have changed is a new request and **runs again**: a refreshed token, a
+    /// cookie that a load balancer sets anew, a signature made for each request. And callers without any of them, known by
+    /// their client certificate say, are one.
     #[must_use]
     pub fn with_scope(self, scope: impl Fn(&Parts) -> Option<Scope> + Send + Sync + 'static) -> Self {
         self.with(|options| options.scoping = Scoping::Application(Arc::new(scope)))
     }
 
-    /// The scope is a digest of these headers, in this realm; see [`IdempotencyLayer::with_scope`] for what that
-    /// costs. The realm is `http` unless set.
+    /// The scope is a digest of these headers instead of `Authorization`, `Cookie` and `X-Api-Key`; see
+    /// [`IdempotencyLayer::with_scope`] for what that costs.
+    #[must_use]
+    pub fn with_credentials(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        let realm = self.options.realm.clone();
+        self.with(|options| {
+            options.scoping = Scoping::Credentials { realm, names: names.into_iter().collect() };
+        })
+    }
+
+    /// The realm of the keys, for services that share a store; `http` unless set. With
+    /// [`IdempotencyLayer::with_scope`] the application says it itself.
     ///
     /// # Errors
     /// [`KeyError`] if the realm breaks a limit.
-    pub fn with_credentials(
-        self,
-        realm: &str,
-        names: impl IntoIterator<Item = HeaderName>,
-    ) -> Result<Self, KeyError> {
-        let scoping = Scoping::Credentials { realm: Scope::new(realm)?, names: names.into_iter().collect() };
-        Ok(self.with(|options| options.scoping = scoping))
+    pub fn with_realm(self, realm: &str) -> Result<Self, KeyError> {
+        let scope = Scope::new(realm)?;
+        Ok(self.with(|options| {
+            options.realm = scope.clone();
+            if let Scoping::Credentials { realm, .. } = &mut options.scoping {
+                *realm = scope;
+            }
+        }))
     }
 
     /// What makes a request the same request; every byte of it unless set.

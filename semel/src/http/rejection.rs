@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::key::KeyFault;
 use crate::answer::Held;
 use crate::once::RunError;
+use crate::policy::{AfterCrash, Policy};
 use crate::time::Timestamp;
 
 /// How soon to come back when nothing better is known.
@@ -49,7 +50,10 @@ pub enum Rejection {
     /// 503: the request was carried out, but that is not recorded yet.
     OutcomePending,
     /// 500: the handler broke down, and what it did is not known.
-    HandlerFailed,
+    HandlerFailed {
+        /// Whether the key is held now, until somebody says what happened; else the next attempt takes over.
+        held: bool,
+    },
     /// 500: the request was carried out, but the store refused to record it.
     OutcomeUnrecorded,
     /// 500: the application did not say whose key it is.
@@ -94,7 +98,7 @@ impl Rejection {
             Self::KeyReused => 7,
             Self::StoreUnavailable => 8,
             Self::OutcomePending => 9,
-            Self::HandlerFailed => 10,
+            Self::HandlerFailed { .. } => 10,
             Self::OutcomeUnrecorded => 11,
             Self::ScopeUnknown => 12,
         }]
@@ -122,36 +126,53 @@ impl Rejection {
                 "Send the header with a value that is new for each operation and the same for its repeats."
             }
             Self::KeyInvalid(fault) => return format!("The header does not hold one key: {fault}."),
-            Self::RequestUnreadable => "The body ended too early. Nothing was done; send the request again.",
+            Self::RequestUnreadable => {
+                "The body ended too early. This request did nothing; send it again with the same key."
+            }
             Self::RequestTimeout => {
-                "The body did not arrive in time. Nothing was done; send the request again."
+                "The body did not arrive in time. This request did nothing; send it again with the same key."
             }
             Self::RequestTooLarge(limit) => {
-                return format!("The body is over the limit of {limit} bytes. Nothing was done.");
+                return format!("The body is over the limit of {limit} bytes. This request did nothing.");
             }
             Self::KeyPending { .. } => "Send the same request with the same key later.",
-            Self::OutcomeUnknown(_) => {
+            Self::OutcomeUnknown(_) | Self::HandlerFailed { held: true } => {
                 "An attempt was lost, and nobody knows whether it took effect. A new key is not safe: it could happen \
                  twice. The key is held until somebody finds out."
+            }
+            Self::HandlerFailed { held: false } => {
+                "An attempt was lost, and nobody knows whether it took effect. A new key is not safe: it could happen \
+                 twice. Send the same request with the same key later."
             }
             Self::KeyReused => {
                 "Use a new key for a new request. The first request stands, and repeats of it are answered."
             }
-            Self::StoreUnavailable => "Nothing was done. Send the same request with the same key later.",
-            Self::OutcomePending => {
-                "The request was carried out, or may have been. Send the same request with the same key later to learn its outcome."
+            Self::StoreUnavailable => {
+                "This request did nothing; an earlier one with the same key may have. Send the same request with the \
+                 same key later."
             }
-            Self::HandlerFailed => {
-                "Nobody knows whether the request took effect. A new key is not safe: it could happen twice. The key is \
-                 held until somebody finds out."
+            Self::OutcomePending => {
+                "The request was carried out, or may have been. Send the same request with the same key later to learn \
+                 its outcome."
             }
             Self::OutcomeUnrecorded => {
                 "The request was carried out, but its outcome could not be recorded. A new key is not safe: it would \
                  happen twice. The key is held until somebody settles it."
             }
-            Self::ScopeUnknown => "The service did not say who is asking. Nothing was done.",
+            Self::ScopeUnknown => "The service did not say who is asking. This request did nothing.",
         };
         fixed.to_owned()
+    }
+
+    /// Whether nothing can have happened in this request. An earlier one with the same key may have done something.
+    pub(super) fn nothing_ran(&self) -> bool {
+        !matches!(
+            self,
+            Self::OutcomeUnknown(_)
+                | Self::OutcomePending
+                | Self::HandlerFailed { .. }
+                | Self::OutcomeUnrecorded
+        )
     }
 
     /// When to come back, if that helps.
@@ -159,6 +180,7 @@ impl Rejection {
         match self {
             Self::KeyPending { retry_after, .. } => Some(*retry_after),
             Self::StoreUnavailable | Self::OutcomePending | Self::RequestTimeout => Some(SOON),
+            Self::HandlerFailed { held: false } => Some(SOON),
             _ => None,
         }
     }
@@ -190,18 +212,22 @@ impl Rejection {
     }
 }
 
-/// Why there is no outcome, for the caller. What the work itself said is told elsewhere.
-impl From<RunError> for Rejection {
-    fn from(error: RunError) -> Self {
+impl Rejection {
+    /// Why there is no outcome, for the caller. What the work itself said is told elsewhere.
+    pub(super) fn of(error: &RunError, policy: &Policy) -> Self {
         match error {
-            RunError::Pending { since, retry_after } => Self::KeyPending { since: Some(since), retry_after },
+            RunError::Pending { since, retry_after } => {
+                Self::KeyPending { since: Some(*since), retry_after: *retry_after }
+            }
             RunError::Superseded => Self::KeyPending { since: None, retry_after: SOON },
-            RunError::Held(held) => Self::OutcomeUnknown(held),
+            RunError::Held(held) => Self::OutcomeUnknown(*held),
             RunError::Mismatch => Self::KeyReused,
             RunError::Unavailable(_) => Self::StoreUnavailable,
             RunError::OutcomePending(_) | RunError::Interrupted => Self::OutcomePending,
             RunError::Unrecorded(_) => Self::OutcomeUnrecorded,
-            RunError::Failed { .. } | RunError::Outcome(_) => Self::HandlerFailed,
+            RunError::Failed { .. } | RunError::Outcome(_) => {
+                Self::HandlerFailed { held: policy.after_crash() == AfterCrash::Hold }
+            }
         }
     }
 }
@@ -270,7 +296,7 @@ mod tests {
             Rejection::KeyReused,
             Rejection::StoreUnavailable,
             Rejection::OutcomePending,
-            Rejection::HandlerFailed,
+            Rejection::HandlerFailed { held: true },
             Rejection::OutcomeUnrecorded,
             Rejection::ScopeUnknown,
         ]

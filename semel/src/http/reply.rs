@@ -11,6 +11,7 @@ use super::rejection::Rejection;
 use super::run::Own;
 use crate::once::{Ran, RunError};
 use crate::outcome::Outcome;
+use crate::policy::Policy;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const REPLAY: HeaderName = HeaderName::from_static("idempotency-replay");
@@ -31,6 +32,7 @@ pub(super) enum Answer<R: Body, E> {
 pub(super) fn answer<R: Body, E>(
     ran: Result<Ran<Outcome>, RunError>,
     own: Option<Own<R, E>>,
+    policy: &Policy,
 ) -> Answer<R, E> {
     match (ran, own) {
         (Ok(Ran { value, replayed: false }), Some(own)) if own.outcome.as_ref() == Some(&value) => {
@@ -38,23 +40,23 @@ pub(super) fn answer<R: Body, E>(
         }
         (Ok(Ran { value, replayed }), _) => Answer::Recorded { outcome: value, replayed },
         (Err(RunError::Failed { .. }), Some(own)) => Answer::Own(own.result),
-        (Err(error), _) => Answer::Refused(refusal(error)),
+        (Err(error), _) => Answer::Refused(refusal(&error, policy)),
     }
 }
 
 /// The refusal, with what only the operator should know in the log.
-fn refusal(error: RunError) -> Rejection {
-    match &error {
+fn refusal(error: &RunError, policy: &Policy) -> Rejection {
+    match error {
         RunError::Unavailable(cause) | RunError::OutcomePending(cause) => {
             tracing::warn!(error = %cause, "{error}");
         }
         RunError::Unrecorded(cause) => tracing::error!(error = %cause, "{error}"),
         RunError::Failed { source, .. } => {
-            tracing::error!(error = %source, "the handler failed; its key is held")
+            tracing::error!(error = %source, "the handler failed")
         }
         _ => {}
     }
-    error.into()
+    Rejection::of(error, policy)
 }
 
 /// A recorded outcome as a response.

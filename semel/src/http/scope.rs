@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ::http::header::HeaderName;
+use ::http::header::{COOKIE, HeaderName};
 use ::http::request::Parts;
 use sha2::{Digest, Sha256};
 
@@ -46,20 +46,22 @@ impl fmt::Debug for Scoping {
     }
 }
 
-/// A digest of all credentials of a request, each with its name, their number and their lengths, as hexadecimal
-/// digits.
+/// A digest of the credentials that a request has, each with its name, as hexadecimal digits.
 fn digest(parts: &Parts, names: &[HeaderName]) -> Option<String> {
-    if !names.iter().any(|name| parts.headers.contains_key(name)) {
-        return None;
-    }
+    let mut present = names.iter().filter(|name| parts.headers.contains_key(*name)).peekable();
+    present.peek()?;
     let mut hash = Sha256::new();
-    for name in names {
-        let values = parts.headers.get_all(name);
-        hash.update((values.iter().count() as u64).to_be_bytes());
-        for value in values {
-            hash.update((value.len() as u64).to_be_bytes());
-            hash.update(value.as_bytes());
-        }
+    let mut frame = |part: &[u8]| {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    };
+    frame(b"credentials 1");
+    for name in present {
+        // HTTP/2 may send the cookies one by one; they are the same cookies.
+        let separator = if *name == COOKIE { b"; ".as_slice() } else { b", " };
+        let values: Vec<_> = parts.headers.get_all(name).iter().map(|value| value.as_bytes()).collect();
+        frame(name.as_str().as_bytes());
+        frame(&values.join(separator));
     }
     Some(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -67,7 +69,7 @@ fn digest(parts: &Parts, names: &[HeaderName]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use ::http::Request;
-    use ::http::header::{AUTHORIZATION, COOKIE};
+    use ::http::header::AUTHORIZATION;
 
     use super::*;
 
@@ -89,8 +91,9 @@ mod tests {
         assert_ne!(ann, scope_of(&[(COOKIE, "Bearer ann")]));
         assert_ne!(ann, scope_of(&[(AUTHORIZATION, "Bearer ann"), (COOKIE, "a=1")]));
         assert_ne!(ann, scope_of(&[]));
-        let (one, two) = ([(COOKIE, "a"), (COOKIE, "b")], [(COOKIE, "ab")]);
-        assert_ne!(scope_of(&one), scope_of(&two));
+        let (two, one) = ([(COOKIE, "a=1"), (COOKIE, "b=2")], [(COOKIE, "a=1; b=2")]);
+        assert_eq!(scope_of(&two), scope_of(&one));
+        assert_ne!(scope_of(&two), scope_of(&[(COOKIE, "a=1b=2")]));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::rejection::Rejection;
 use super::reply::{Answer, answer, render};
 use super::run::run;
 use crate::key::Key;
+use crate::lease::Lease;
 use crate::meter;
 
 /// A service whose requests are safe to retry.
@@ -61,7 +62,12 @@ where
         let next = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, next);
         let (parts, body) = request.into_parts();
-        match key_of(&self.layer.options, &parts) {
+        let key = match parts.extensions.get::<Lease>() {
+            // A layer further out has claimed a key for this request. To claim it again would be to wait for oneself.
+            Some(_) => Ok(None),
+            None => key_of(&self.layer.options, &parts),
+        };
+        match key {
             Ok(Some(key)) => Box::pin(serve(self.layer.clone(), ready, key, Box::new(parts), body)),
             Ok(None) => {
                 let response = ready.call(unkeyed(&self.layer.options, parts, body));
@@ -100,7 +106,7 @@ where
     let (tell, mut told) = oneshot::channel();
     let work = run(Arc::clone(&layer.options), layer.once.policy().clone(), inner, parts, body, tell, &span);
     let ran = layer.once.run_outcome(&key, &intent, work).instrument(span.clone()).await;
-    match answer(ran, told.try_recv().ok()) {
+    match answer(ran, told.try_recv().ok(), layer.once.policy()) {
         Answer::Own(own) => {
             note(&span, "first");
             own

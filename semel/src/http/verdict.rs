@@ -4,6 +4,7 @@ use ::http::StatusCode;
 use ::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use ::http::response::Parts;
 
+use super::rejection::Rejection;
 use crate::policy::AfterCrash;
 
 /// What an answer of the handler does to its key.
@@ -13,9 +14,12 @@ use crate::policy::AfterCrash;
 ///
 /// | status | `hold` | `retry`, `transactional` |
 /// | --- | --- | --- |
-/// | 401, 403, 408, 425, 429, and 503 with `Retry-After`: it was not processed | release | release |
-/// | any other 5xx | record | release |
+/// | 401, 403, 425, 429, and 503 with `Retry-After`: it was not processed | release | release |
+/// | 408 and any other 5xx: it may have been | record | release |
 /// | everything else | record | record |
+///
+/// A 408 from within does not say that the request did not arrive: the layer has read it before. It says that
+/// somebody has cut off the handler, a timeout layer say, and nobody knows how far it had got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -33,8 +37,20 @@ impl Verdict {
         if let Some(said) = parts.extensions.get::<Self>() {
             return said.clone();
         }
-        let failed = parts.status.is_server_error() && after_crash != AfterCrash::Hold;
-        if failed || is_unprocessed(parts) { Self::Release } else { Self::Record }
+        if let Some(rejection) = parts.extensions.get::<Rejection>() {
+            return match rejection.nothing_ran() {
+                true => Self::Release,
+                false => Self::Abandon(format!("a layer further in refused it: {}", rejection.code())),
+            };
+        }
+        if parts.status.is_informational() {
+            return Self::Abandon(format!("the handler answered {}", parts.status));
+        }
+        let failed = parts.status.is_server_error() || parts.status == StatusCode::REQUEST_TIMEOUT;
+        match failed && after_crash != AfterCrash::Hold || is_unprocessed(parts) {
+            true => Self::Release,
+            false => Self::Record,
+        }
     }
 }
 
@@ -43,7 +59,6 @@ fn is_unprocessed(parts: &Parts) -> bool {
     match parts.status {
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
-        | StatusCode::REQUEST_TIMEOUT
         | StatusCode::TOO_EARLY
         | StatusCode::TOO_MANY_REQUESTS => true,
         StatusCode::SERVICE_UNAVAILABLE => parts.headers.contains_key(RETRY_AFTER),
@@ -53,7 +68,13 @@ fn is_unprocessed(parts: &Parts) -> bool {
 
 /// Whether a response is a stream by its type: what it holds is not waited for.
 pub(super) fn is_stream(parts: &Parts) -> bool {
-    let streams = ["text/event-stream", "multipart/x-mixed-replace", "application/grpc"];
+    let streams = [
+        "text/event-stream",
+        "multipart/x-mixed-replace",
+        "application/grpc",
+        "application/x-ndjson",
+        "application/json-seq",
+    ];
     let kind = parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
     kind.is_some_and(|kind| streams.iter().any(|stream| kind.starts_with(stream.as_bytes())))
 }
@@ -79,12 +100,12 @@ mod tests {
             for status in [200, 201, 204, 302, 400, 404, 409, 422, 499] {
                 assert_eq!(verdict(status, &[], after_crash), Verdict::Record, "{status}");
             }
-            for status in [401, 403, 408, 425, 429] {
+            for status in [401, 403, 425, 429] {
                 assert_eq!(verdict(status, &[], after_crash), Verdict::Release, "{status}");
             }
             assert_eq!(verdict(503, &["retry-after"], after_crash), Verdict::Release);
         }
-        for status in [500, 502, 503, 504] {
+        for status in [408, 500, 502, 503, 504] {
             assert_eq!(verdict(status, &[], AfterCrash::Hold), Verdict::Record, "{status}");
             assert_eq!(verdict(status, &[], AfterCrash::Retry), Verdict::Release, "{status}");
             assert_eq!(verdict(status, &[], AfterCrash::Transactional), Verdict::Release, "{status}");

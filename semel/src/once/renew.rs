@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::patience::call;
+use super::patience::{CALL_LIMIT, call};
 use crate::answer::Ack;
 use crate::error::StoreError;
 use crate::key::Key;
@@ -136,7 +136,7 @@ impl Keeper {
                 () = sleep_until(next) => {}
             }
             let asked = Instant::now();
-            next = match timeout(self.length / 6, self.ask()).await {
+            next = match timeout((self.length / 6).min(CALL_LIMIT), self.ask()).await {
                 Ok(Ok(true)) => {
                     heard.send_replace(asked);
                     asked + self.length / 3

@@ -82,6 +82,9 @@ impl Once {
                 return Err(result.map_or_else(RunError::from, |_| RunError::OutcomePending(error)));
             }
             Err(error) => {
+                if let Some(renewal) = renewal.take() {
+                    Box::pin(renewal.stop()).await;
+                }
                 let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
                 self.settle_later(lease, copies, None, reason);
                 return Err(result.map_or_else(RunError::from, |_| RunError::Unrecorded(error)));

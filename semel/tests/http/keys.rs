@@ -72,14 +72,14 @@ async fn quoted_and_bare_are_one_key() {
 
 #[tokio::test]
 async fn strict_keys_are_quoted() {
-    let (server, _) = counting(IdempotencyLayer::new(MemoryStore::new()).with_strict_keys()).await;
+    let (server, _) = counting(IdempotencyLayer::new(MemoryStore::new()).with_strict_keys(true)).await;
     server.post("/charges", "a", "{}").send().await.problem(400, "idempotency_key_invalid");
     assert_eq!(server.post("/charges", "\"a\"", "{}").send().await.text(), "run 1");
 }
 
 #[tokio::test]
 async fn safe_methods_ignore_a_key_even_a_wrong_one() {
-    let (server, count) = counting(IdempotencyLayer::new(MemoryStore::new()).with_required_key()).await;
+    let (server, count) = counting(IdempotencyLayer::new(MemoryStore::new()).with_required_key(true)).await;
     for expected in ["run 1", "run 2"] {
         let reply = server.request(Method::GET, "/charges").header("idempotency-key", "a,b").send().await;
         assert_eq!(reply.text(), expected);

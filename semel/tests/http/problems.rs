@@ -36,7 +36,7 @@ fn gated() -> (Gate, IdempotencyLayer) {
 
 #[tokio::test]
 async fn a_required_key_that_is_missing_is_400() {
-    let (server, count) = counting(layer().with_required_key()).await;
+    let (server, count) = counting(layer().with_required_key(true)).await;
     for method in [Method::POST, Method::PATCH] {
         let reply = server.request(method, "/charges").send().await;
         reply.problem(400, "idempotency_key_missing");
@@ -214,7 +214,7 @@ async fn refusals_can_look_as_the_user_likes() {
         response
     });
     let app = Router::new().route("/charges", post(|| async {}));
-    let app = app.layer(layer().with_required_key().with_rejections(own)).layer(outer);
+    let app = app.layer(layer().with_required_key(true).with_rejections(own)).layer(outer);
     let server = Server::start(app).await;
     let reply = server.request(Method::POST, "/charges").send().await;
     assert_eq!((reply.status.as_u16(), reply.text()), (418, "no: idempotency_key_missing"));
@@ -225,7 +225,7 @@ async fn refusals_can_look_as_the_user_likes() {
 #[tokio::test]
 async fn a_problem_points_at_the_users_page() {
     let (server, _) =
-        counting(layer().with_required_key().with_problem_page("https://example.com/problems")).await;
+        counting(layer().with_required_key(true).with_problem_page("https://example.com/problems")).await;
     let problem =
         server.request(Method::POST, "/charges").send().await.problem(400, "idempotency_key_missing");
     assert_eq!(problem["type"], "https://example.com/problems#idempotency_key_missing");
