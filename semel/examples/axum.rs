@@ -1,1 +1,28 @@
-fn main() {}
+//! A service whose charges are safe to retry, with defaults.
+//!
+//! ```text
+//! cargo run -p semel --example axum --features axum
+//! curl -i localhost:3000/charges -H 'idempotency-key: "a1"' -d 42
+//! curl -i localhost:3000/charges -H 'idempotency-key: "a1"' -d 42    # the same answer, marked as a replay
+//! curl -i localhost:3000/charges -H 'idempotency-key: "a1"' -d 43    # 422: another request under the same key
+//! ```
+
+use axum::Router;
+use axum::routing::post;
+use semel::MemoryStore;
+use semel::http::IdempotencyLayer;
+use tokio::net::TcpListener;
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app()).await
+}
+
+pub(crate) fn app() -> Router {
+    // Records in memory end with the process; see PostgresStore for those that do not.
+    Router::new().route("/charges", post(charge)).layer(IdempotencyLayer::new(MemoryStore::new()))
+}
+
+async fn charge(cents: String) -> String {
+    format!("charged {cents} cents\n")
+}

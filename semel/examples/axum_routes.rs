@@ -1,1 +1,91 @@
-fn main() {}
+//! Policies per route, the authenticated user as the scope, and the order of the layers.
+//!
+//! ```text
+//! cargo run -p semel --example axum_routes --features axum
+//! curl -i localhost:3000/charges -H 'authorization: Bearer ann' -H 'idempotency-key: "a1"' -d 42
+//! curl -i localhost:3000/reports -H 'authorization: Bearer ann' -H 'idempotency-key: "a1"'
+//! curl -s localhost:3000/.well-known/idempotency
+//! ```
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use semel::http::{IdempotencyLayer, RequestFingerprint, Verdict};
+use semel::{Lease, MemoryStore, Policy, Scope};
+use tokio::net::TcpListener;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let (app, layer) = app()?;
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    let stopped = async {
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    axum::serve(listener, app).with_graceful_shutdown(stopped).await?;
+    // What clients did not wait for is finished, too.
+    layer.drain().await;
+    Ok(())
+}
+
+pub(crate) fn app() -> Result<(Router, IdempotencyLayer), Box<dyn Error>> {
+    // All routes share a store. The key of one user is not the key of another, whatever token they use today.
+    let layer = IdempotencyLayer::new(MemoryStore::new())
+        .with_problem_page("https://example.com/docs/idempotency")
+        .with_scope(|parts| {
+            let user: &User = parts.extensions.get()?;
+            Scope::new("shop").ok()?.with_principal(&user.0).ok()
+        });
+
+    // A charge runs at most once. Repeats wait a little for the one that runs.
+    let charges = layer
+        .clone()
+        .with_required_key(true)
+        .with_fingerprint(RequestFingerprint::canonical_json())
+        .with_policy(Policy::hold().with_wait(Duration::from_secs(2))?);
+    // A report may be made twice, so a lost attempt is taken over after ten seconds.
+    let reports = layer.clone().with_policy(Policy::retry().with_lease(Duration::from_secs(10))?);
+
+    let published = charges.published();
+    let app = Router::new()
+        .route("/charges", post(charge).route_layer(charges))
+        .route("/reports", post(report).route_layer(reports))
+        // What is added last comes first: authentication is asked before any record is, on replays, too.
+        .layer(middleware::from_fn(authenticate))
+        .route("/.well-known/idempotency", get(async || Json(published)));
+    Ok((app, layer))
+}
+
+/// Who calls.
+#[derive(Clone)]
+struct User(String);
+
+async fn authenticate(mut request: Request, next: Next) -> Response {
+    let token = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+    let Some(user) = token.and_then(|value| value.strip_prefix("Bearer ")).map(str::to_owned) else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
+    request.extensions_mut().insert(User(user));
+    next.run(request).await
+}
+
+/// The bank gets the fence, so that it can refuse a lower one.
+async fn charge(lease: Lease, Extension(user): Extension<User>, cents: String) -> Response {
+    match cents.trim().parse::<u32>() {
+        Ok(cents) => format!("charged {} {cents} cents, fence {}\n", user.0, lease.fence()).into_response(),
+        Err(_) => (StatusCode::BAD_REQUEST, "not a number\n").into_response(),
+    }
+}
+
+/// A report that notices when another attempt has taken over, and does not let its own answer count.
+async fn report(lease: Lease) -> Response {
+    tokio::select! {
+        report = async { "all is well\n" } => report.into_response(),
+        () = lease.lost() => (StatusCode::SERVICE_UNAVAILABLE, Verdict::Release, "another attempt is at it\n").into_response(),
+    }
+}

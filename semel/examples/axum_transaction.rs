@@ -1,1 +1,74 @@
-fn main() {}
+//! A charge and its outcome in one Postgres transaction: committed exactly once, whatever crashes.
+//!
+//! ```text
+//! DATABASE_URL=postgres://app@localhost/app cargo run -p semel --example axum_transaction --features axum,postgres
+//! curl -i localhost:3000/charges -H 'idempotency-key: "a1"' -d invoice-42
+//! ```
+
+use std::error::Error;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use semel::http::IdempotencyLayer;
+use semel::{Lease, Outcome, Policy, PostgresStore};
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio_postgres::{Client, NoTls};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("DATABASE_URL")
+        .map_err(|_| "set DATABASE_URL to a database to use, such as postgres://app@localhost/app")?;
+    axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app(&url).await?).await?;
+    Ok(())
+}
+
+/// The service with a connection of its own. A real one has a pool.
+#[derive(Clone)]
+struct App {
+    store: PostgresStore,
+    client: Arc<Mutex<Client>>,
+}
+
+pub(crate) async fn app(url: &str) -> Result<Router, Box<dyn Error>> {
+    let store = PostgresStore::connect(url).await?;
+    store.migrate().await?;
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    client.batch_execute("create table if not exists charges (invoice text not null)").await?;
+
+    let layer =
+        IdempotencyLayer::new(store.clone()).with_policy(Policy::transactional()).with_required_key(true);
+    let app = App { store, client: Arc::new(Mutex::new(client)) };
+    Ok(Router::new().route("/charges", post(charge)).layer(layer).with_state(app))
+}
+
+async fn charge(lease: Lease, State(app): State<App>, invoice: String) -> Result<Outcome, Failed> {
+    let mut client = app.client.lock().await;
+    let mut tx = client.transaction().await?;
+    tx.execute("insert into charges (invoice) values ($1)", &[&invoice]).await?;
+    let outcome = Outcome::json(&format!("charged {invoice}"))?;
+    // Either both are committed or neither is. If another attempt has the key by now, this one leaves no trace.
+    app.store.complete_in(&mut tx, &lease, &outcome).await?.applied()?;
+    tx.commit().await?;
+    Ok(outcome)
+}
+
+/// Whatever went wrong: the transaction was rolled back, and the key is free for the next attempt.
+struct Failed(Box<dyn Error>);
+
+impl<E: Error + 'static> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (StatusCode::INTERNAL_SERVER_ERROR, format!("not charged: {}\n", self.0)).into_response()
+    }
+}

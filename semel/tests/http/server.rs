@@ -39,8 +39,13 @@ impl Server {
                 served = serving => served.expect("the server goes on"),
             }
         });
+        Self { _stop: stop.drop_guard(), ..Self::at(address) }
+    }
+
+    /// One that somebody else serves.
+    pub(crate) fn at(address: SocketAddr) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { address, client, _stop: stop.drop_guard() }
+        Self { address, client, _stop: CancellationToken::new().drop_guard() }
     }
 
     /// A request to this server.
