@@ -36,6 +36,7 @@
 //! # Where to look
 //!
 //! - To run work: [`Once`].
+//! - To make HTTP requests safe to retry: `http::IdempotencyLayer` (feature `http`, a default).
 //! - To keep records in Postgres: `PostgresStore` (feature `postgres`).
 //! - To look into a store and settle a held key: [`Inspect`].
 //! - To write a store: [`backend::Backend`], and the suite in `semel::conformance` (feature `conformance`).
@@ -75,6 +76,9 @@ mod meter;
 pub mod http;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(all(any(test, fuzzing), feature = "http", feature = "postgres"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod error;
 mod text;
 mod time;

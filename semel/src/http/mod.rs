@@ -1,4 +1,121 @@
 //! The `Idempotency-Key` header, as a layer for tower and axum.
+//!
+//! A client sends a request with a key of its choice. The first one runs; every repeat is answered from the record, with
+//! the same status, headers and body. The layer works with any [`Store`](crate::Store) and around any tower service with
+//! HTTP bodies.
+//!
+//! With defaults:
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::{Router, routing::post};
+//! use semel::{MemoryStore, http::IdempotencyLayer};
+//!
+//! async fn charge(body: String) -> String {
+//!     format!("charged {body}")
+//! }
+//!
+//! let app: Router = Router::new()
+//!     .route("/charges", post(charge))
+//!     .layer(IdempotencyLayer::new(MemoryStore::new()));
+//! # }
+//! ```
+//! Customised, for one route, with the user that an authentication layer found as the scope:
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use std::time::Duration;
+//!
+//! use axum::{Router, http::StatusCode, response::IntoResponse, routing::post};
+//! use semel::http::{IdempotencyLayer, RequestFingerprint, Verdict};
+//! use semel::{Lease, MemoryStore, Policy, Scope};
+//!
+//! #[derive(Clone)]
+//! struct User(String);
+//!
+//! async fn charge(lease: Lease, cents: String) -> impl IntoResponse {
+//!     match cents.parse::<u32>() {
+//!         // The bank is told the fence, so that it can refuse a lower one.
+//!         Ok(cents) => format!("charged {cents} with fence {}", lease.fence()).into_response(),
+//!         // Nothing happened: the same key may be used for a better try.
+//!         Err(_) => (StatusCode::BAD_REQUEST, Verdict::Release, "not a number").into_response(),
+//!     }
+//! }
+//!
+//! let layer = IdempotencyLayer::new(MemoryStore::new())
+//!     .with_required_key(true)
+//!     .with_policy(Policy::hold().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(2))?)
+//!     .with_fingerprint(RequestFingerprint::canonical_json())
+//!     .with_scope(|parts| Scope::new("shop").ok()?.with_principal(&parts.extensions.get::<User>()?.0).ok());
+//! let app: Router = Router::new().route("/charges", post(charge).route_layer(layer));
+//! # }
+//! # Ok::<(), semel::PolicyError>(())
+//! ```
+//!
+//! # Rules
+//!
+//! Every request walks one line: read, claim, run, settle, reply.
+//!
+//! 1. **The key** is a String of structured fields (RFC 9651), `"abc"`, or the same characters bare. A header that is there
+//!    twice, a list, parameters, an empty or overlong value and control bytes are refused before anything is read or asked.
+//!    A key with a comma or a semicolon must be quoted: bare, it cannot be told from a list or parameters.
+//! 2. **Methods**: a key counts on POST, PUT, PATCH and DELETE, and is ignored on others. Requests without a key pass
+//!    through untouched, unless one is required, which it then is on POST and PATCH.
+//! 3. **Scope**: the same key of two callers is two keys. Say who calls by [`IdempotencyLayer::with_scope`]; the digest of
+//!    credentials that is used otherwise runs a repeat again if its cookies or its token have changed.
+//! 4. **The body** of a request with a key is read whole, up to a limit, before anything is claimed, and handed on unchanged.
+//! 5. **The same request** has the same method, path, query, content type, content encoding and body; see
+//!    [`RequestFingerprint`] for less strict ways. Anything else under the same key is refused, and changes nothing. Changing
+//!    these options makes other requests of those that are under way.
+//! 6. **The handler** runs on a task of its own: a client that goes away does not stop it, and its outcome is recorded. Its
+//!    lease, in the extensions, is renewed on another. A panic abandons the key.
+//! 7. **What counts** is the handler's [`Verdict`], or that of the policy and the status.
+//! 8. **Recorded, then answered.** Nobody is told an outcome that is not recorded. The first caller gets the handler's own
+//!    response, untouched; if the attempt was taken over meanwhile, it gets the winner's.
+//! 9. **Headers** are recorded by an allow list: what describes the content, and what you add. Never cookies, credentials and
+//!    what belongs to a connection.
+//! 10. **A replay** carries `Idempotency-Replayed: true`, and `Cache-Control: no-store` unless the handler said otherwise.
+//! 11. **Large and streamed responses** reach the first caller whole and are recorded without their body: over the limit of
+//!     the policy, with trailers, of a streaming type such as `text/event-stream`, of unknown length and not complete
+//!     within a second. Repeats get the status, no body, and `Idempotency-Replay: omitted`. The handler does not run again.
+//! 12. **Waiting**: if the policy says so, a repeat waits for the attempt that runs, in this process or another, instead of
+//!     being refused. At most 1,000 wait for one key and 10,000 in all.
+//!
+//! # Answers
+//!
+//! Every refusal is a [`Rejection`] in the extensions of the response, shown as problem details (RFC 9457) with a `code` that
+//! does not change, unless [`IdempotencyLayer::with_rejections`] shows it otherwise. None is kept by a cache.
+//!
+//! | status | code | when |
+//! | --- | --- | --- |
+//! | 400 | `idempotency_key_missing` | a key is required, and there is none |
+//! | 400 | `idempotency_key_invalid` | the header does not hold one key; `detail` says why |
+//! | 400 | `request_unreadable` | the body broke off |
+//! | 408 | `request_timeout` | the body did not arrive in time |
+//! | 409 | `idempotency_key_pending` | an attempt runs; `Retry-After` is what is left of its lease |
+//! | 409 | `idempotency_outcome_unknown` | an attempt was lost; `attempt` and `since` say which. A new key is not safe |
+//! | 413 | `request_too_large` | the body is over the limit |
+//! | 422 | `idempotency_key_reused` | the key was used for another request, which may still run |
+//! | 500 | `handler_failed` | the handler panicked, and what it did is not known |
+//! | 500 | `outcome_unrecorded` | the store refused the outcome; the key is held |
+//! | 500 | `scope_unknown` | the application did not say whose key it is |
+//! | 503 | `store_unavailable` | the store does not answer, and nothing ran |
+//! | 503 | `outcome_pending` | it was carried out, but that is not recorded yet; a repeat will tell |
+//!
+//! # The order of layers
+//!
+//! Authentication and authorisation come **before** this layer, so that they are asked on replays, too. So do timeouts,
+//! compression and CORS: a timeout inside would cut off handlers half way, and an answer that was compressed for one client
+//! would be replayed to another. With axum, what is added last comes first, and `route_layer` spares the fallbacks.
+//!
+//! One layer is enough for a request. If there are two, the outer one counts.
+//!
+//! What a handler finds in a `task_local!` of an outer layer is not there, as it runs on another task; extensions and spans
+//! are. A nested router of axum takes the prefix off the path: turn on the feature `axum`, with which the whole path counts.
+//! The inner service gets its requests with [`ReadAhead`] bodies, which everything that is added by `Router::layer` takes; what takes only
+//! the bodies of axum, such as `from_fn` within one `ServiceBuilder`, needs a `map_request` in between.
+//!
+//! # Shutting down
+//!
+//! When the server has stopped, [`IdempotencyLayer::drain`] waits for handlers whose clients have gone.
 
 mod layer;
 mod service;

@@ -8,6 +8,7 @@ mod handlers;
 mod keys;
 mod problems;
 mod replays;
+mod routes;
 mod server;
 #[path = "../support/mod.rs"]
 mod support;
