@@ -21,6 +21,8 @@ const STREAM_PAUSE: Duration = Duration::from_secs(1);
 pub struct ReadAhead<B: Body> {
     data: Bytes,
     failed: Option<B::Error>,
+    /// Whether there was a pause before the failure.
+    paused: bool,
     trailers: Option<HeaderMap>,
     rest: Option<Pin<Box<B>>>,
 }
@@ -33,7 +35,7 @@ impl<B: Body> ReadAhead<B> {
 
     /// All there is.
     pub(super) fn whole(data: Bytes) -> Self {
-        Self { data, failed: None, trailers: None, rest: None }
+        Self { data, failed: None, paused: false, trailers: None, rest: None }
     }
 
     /// All there is, with what followed it.
@@ -52,6 +54,12 @@ impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if !self.data.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
+        }
+        // A server that meets bytes and their failure in one go drops both. There was a pause between them when they
+        // were read, and here there is one again, in which it can send what it has.
+        if self.failed.is_some() && !std::mem::replace(&mut self.paused, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         if let Some(failed) = self.failed.take() {
             return Poll::Ready(Some(Err(failed)));
@@ -72,11 +80,12 @@ impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
 
     fn size_hint(&self) -> SizeHint {
         let ahead = self.data.len() as u64;
-        // A body that is about to fail has no length that anybody could promise.
-        let rest = match (&self.rest, &self.failed) {
-            (_, Some(_)) => SizeHint::new(),
-            (Some(rest), None) => rest.size_hint(),
-            (None, None) => SizeHint::with_exact(0),
+        // A body that is about to fail has no length that anybody could promise. Nor has one with trailers: a server
+        // that knows the length of a body does not look for what follows it.
+        let rest = match &self.rest {
+            _ if self.failed.is_some() || self.trailers.is_some() => SizeHint::new(),
+            Some(rest) => rest.size_hint(),
+            None => SizeHint::with_exact(0),
         };
         let mut size = SizeHint::new();
         if let Some(upper) = rest.upper() {
@@ -271,6 +280,8 @@ mod tests {
         assert!(!whole.is_end_stream());
         let none: ReadAhead<Frames> = ReadAhead::whole(Bytes::new());
         assert!(none.is_end_stream());
+        let trailed: ReadAhead<Frames> = ReadAhead::whole_with(Bytes::new(), Some(HeaderMap::new()));
+        assert_eq!((trailed.size_hint().exact(), trailed.is_end_stream()), (None, false));
         let streamed = ReadAhead::passed(Frames(VecDeque::new()));
         assert_eq!(streamed.size_hint().exact(), None);
     }

@@ -10,3 +10,4 @@ mod replays;
 mod server;
 #[path = "../support/mod.rs"]
 mod support;
+mod wire;
