@@ -81,7 +81,12 @@ where
             let response = inner.call(request).await?;
             return Ok(response.map(ReadAhead::passed));
         }
-        Read::Refused(rejection) => return Ok(refuse(&layer, rejection)),
+        Read::Refused(rejection) => {
+            // There is no span of ours yet, and that of the application is not ours to write in.
+            meter::request(rejection.code());
+            tracing::debug!(answer = rejection.code(), "refused a request before any claim");
+            return Ok(layer.options.renderer.render(rejection).map(ReadAhead::whole));
+        }
         Read::Asked(asked) => asked,
     };
     let span =

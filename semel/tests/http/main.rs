@@ -5,6 +5,7 @@ mod gate;
 mod bodies;
 mod handlers;
 mod keys;
+mod privacy;
 mod problems;
 mod replays;
 mod server;
