@@ -7,8 +7,10 @@ mod handlers;
 mod keys;
 mod privacy;
 mod problems;
+mod processes;
 mod replays;
 mod server;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod wire;
