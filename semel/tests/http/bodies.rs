@@ -232,8 +232,11 @@ async fn events_reach_the_first_caller_at_once_and_the_key_is_recorded_meanwhile
     let layer = IdempotencyLayer::new(store.clone());
     let (server, count) = answering(Some(layer), "text/event-stream", once(body)).await;
     feed.send(data("data: 1\n\n")).unwrap();
+    let began = Instant::now();
     let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
     assert_eq!((first.status().as_u16(), next(&mut first).await), (200, "data: 1\n\n".into()));
+    // Not after the pause that tells other streams from answers that are just slow.
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     recorded(&store).await;
     assert_omitted(&server).await;
     feed.send(data("data: 2\n\n")).unwrap();

@@ -1,15 +1,20 @@
 //! Several processes over one store, some of which do not live on.
 
+use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use axum::routing::post;
 use semel::http::IdempotencyLayer;
-use semel::{Lease, MemoryStore, Policy, PostgresOptions, PostgresStore, Token};
+use semel::{AfterCrash, Lease, MemoryStore, Outcome, Policy, PostgresOptions, PostgresStore, Token};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::timeout;
+use tokio_postgres::{Client, NoTls};
 
 use crate::gate::Gate;
 use crate::server::{BOUND, Count, Reply, Server, Stop, leased, until};
@@ -99,18 +104,69 @@ async fn postgres(schema: &str) -> PostgresStore {
     store
 }
 
+/// A store, and a place for effects beside it.
+struct Shop {
+    store: PostgresStore,
+    /// In quotation marks.
+    effects: String,
+}
+
+impl Shop {
+    async fn open(schema: &str) -> Self {
+        Self { store: postgres(schema).await, effects: format!("\"{schema}\".effects") }
+    }
+
+    async fn client(&self) -> Client {
+        let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    /// Leaves an effect and records the outcome in one transaction, and does something in the middle of it.
+    async fn book(
+        &self,
+        lease: &Lease,
+        who: &str,
+        midway: impl Future<Output = ()>,
+    ) -> Result<Outcome, StatusCode> {
+        let outcome =
+            Outcome::new(200).unwrap().with_body(format!("{who}, attempt {}", lease.attempt())).unwrap();
+        let mut client = self.client().await;
+        let mut tx = client.transaction().await.unwrap();
+        tx.execute(&format!("insert into {} values ($1)", self.effects), &[&who]).await.unwrap();
+        midway.await;
+        let completed = self.store.complete_in(&mut tx, lease, &outcome).await.unwrap().applied();
+        completed.map_err(|_| StatusCode::CONFLICT)?;
+        tx.commit().await.unwrap();
+        Ok(outcome)
+    }
+
+    /// Who has left an effect.
+    async fn effects(&self) -> Vec<String> {
+        let all = self.client().await.query(&format!("select who from {}", self.effects), &[]).await.unwrap();
+        all.iter().map(|row| row.get(0)).collect()
+    }
+}
+
 /// What runs in the child: a server that tells by its standard output where it listens and what it does, whose
 /// handler goes on with each line of its standard input. It ends when that ends, so it does not outlive the test.
 async fn serve_as_child(policy: Policy) {
     let schema = std::env::var(CHILD).expect("the child is told its schema");
     let stop = Stop::default();
     let stops = stop.clone();
+    let (shop, after_crash) = (Arc::new(Shop::open(&schema).await), policy.after_crash());
+    let layer = IdempotencyLayer::new(shop.store.clone()).with_policy(policy);
     let handler = post(move |lease: Lease| async move {
-        tell(&format!("running attempt {}", lease.attempt()));
-        stops.here().await;
-        "by the child"
+        let stops = async {
+            tell(&format!("running attempt {}", lease.attempt()));
+            stops.here().await;
+        };
+        if after_crash == AfterCrash::Transactional {
+            return shop.book(&lease, "by the child", stops).await.into_response();
+        }
+        stops.await;
+        "by the child".into_response()
     });
-    let layer = IdempotencyLayer::new(postgres(&schema).await).with_policy(policy);
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     tell(&format!("listening on {}", server.address));
     let mut lines = lines_of(std::io::stdin());
@@ -316,4 +372,73 @@ async fn after_a_kill_in_the_handler_another_process_takes_over_under_retry() {
     assert!(first.await.unwrap().is_none(), "the caller has no answer");
     let next = waits.await.unwrap().unwrap();
     assert_eq!((next.text(), next.is_replay(), count.get()), ("by the other, attempt 2", false, 1));
+}
+
+/// A child whose handler stands in the middle of a transaction, a server of this process that books as well, and what
+/// both have left.
+async fn two_that_book(test: &str, policy: &Policy) -> (Process, Server, Arc<Shop>) {
+    let schema = format!("test {}", Token::random());
+    let shop = Arc::new(Shop::open(&schema).await);
+    shop.client().await.batch_execute(&format!("create table {} (who text)", shop.effects)).await.unwrap();
+    let child = Process::start(test, &schema).await;
+    let books = Arc::clone(&shop);
+    let handler = post(move |lease: Lease| async move { books.book(&lease, "by the other", async {}).await });
+    let layer = IdempotencyLayer::new(shop.store.clone()).with_policy(policy.clone());
+    (child, Server::start(Router::new().route("/charges", handler).layer(layer)).await, shop)
+}
+
+#[tokio::test]
+async fn what_a_killed_process_did_in_its_transaction_is_gone_and_happens_once() {
+    let policy = Policy::transactional().with_lease(LEASE).unwrap();
+    if std::env::var_os(CHILD).is_some() {
+        return serve_as_child(policy).await;
+    }
+    let name = "processes::what_a_killed_process_did_in_its_transaction_is_gone_and_happens_once";
+    let (mut child, other, shop) = two_that_book(name, &policy).await;
+    let first = asked(&child.server);
+    assert_eq!(child.runs().await, "1");
+    child.kill();
+    assert!(first.await.unwrap().is_none(), "the caller has no answer");
+    let next = ask_until(&other, "by the other").await;
+    assert_eq!((next.text(), next.is_replay()), ("by the other, attempt 2", false));
+    assert!(other.post("/charges", "k", "{}").send().await.is_replay());
+    assert_eq!(shop.effects().await, ["by the other"]);
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_in_its_transaction_cannot_commit_after_a_takeover() {
+    let policy = Policy::transactional().with_lease(LEASE).unwrap();
+    if std::env::var_os(CHILD).is_some() {
+        return serve_as_child(policy).await;
+    }
+    let name = "processes::a_process_that_was_stopped_in_its_transaction_cannot_commit_after_a_takeover";
+    let (mut child, other, shop) = two_that_book(name, &policy).await;
+    let first = asked(&child.server);
+    assert_eq!(child.runs().await, "1");
+    child.signal("STOP");
+    let winner = ask_until(&other, "by the other").await;
+    assert_eq!((winner.text(), winner.is_replay()), ("by the other, attempt 2", false));
+    child.go();
+    child.signal("CONT");
+    let loser = first.await.unwrap().unwrap();
+    assert_eq!((loser.text(), loser.is_replay()), ("by the other, attempt 2", true));
+    assert_eq!(shop.effects().await, ["by the other"]);
+}
+
+#[tokio::test]
+async fn what_a_handler_committed_is_answered_and_replayed() {
+    let policy = Policy::transactional().with_lease(LEASE).unwrap();
+    if std::env::var_os(CHILD).is_some() {
+        return serve_as_child(policy).await;
+    }
+    let name = "processes::what_a_handler_committed_is_answered_and_replayed";
+    let (mut child, other, shop) = two_that_book(name, &policy).await;
+    let first = asked(&child.server);
+    assert_eq!(child.runs().await, "1");
+    child.go();
+    let first = first.await.unwrap().unwrap();
+    assert_eq!((first.text(), first.is_replay()), ("by the child, attempt 1", false));
+    let again = other.post("/charges", "k", "{}").send().await;
+    assert_eq!((again.text(), again.is_replay()), ("by the child, attempt 1", true));
+    assert_eq!(shop.effects().await, ["by the child"]);
 }
