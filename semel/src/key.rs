@@ -110,7 +110,7 @@ impl Key {
     }
 }
 
-/// Shows the realm and the first characters only: whole keys do not belong in logs.
+/// Shows the realm and the first characters only, at most half of them: whole keys do not belong in logs.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.value[..(self.value.len() / 2).min(4)];
@@ -180,5 +180,6 @@ mod tests {
     fn debug_output_does_not_hold_the_whole_key() {
         let key = Key::new("billing", "secret-4711").unwrap();
         assert_eq!(format!("{key:?}"), "Key(billing/secr…)");
+        assert_eq!(format!("{:?}", Key::new("billing", "4711").unwrap()), "Key(billing/47…)");
     }
 }

@@ -23,11 +23,17 @@ pub(super) struct Asked<Q: Body> {
 }
 
 /// Marks a request that passed a layer without a key, so that a handler that needs a lease can tell what is missing.
+#[cfg(feature = "axum")]
 #[derive(Debug, Clone)]
 pub(super) struct Unkeyed(pub(super) Renderer);
 
 /// A request that is passed on as it is.
-pub(super) fn unkeyed<Q: Body>(options: &Options, mut parts: Parts, body: Q) -> Request<ReadAhead<Q>> {
+pub(super) fn unkeyed<Q: Body>(
+    #[cfg_attr(not(feature = "axum"), expect(unused_variables))] options: &Options,
+    #[cfg_attr(not(feature = "axum"), expect(unused_mut))] mut parts: Parts,
+    body: Q,
+) -> Request<ReadAhead<Q>> {
+    #[cfg(feature = "axum")]
     parts.extensions.insert(Unkeyed(options.renderer.clone()));
     Request::from_parts(parts, ReadAhead::passed(body))
 }

@@ -51,9 +51,8 @@ fn refusal(error: &RunError, policy: &Policy) -> Rejection {
             tracing::warn!(error = %cause, "{error}");
         }
         RunError::Unrecorded(cause) => tracing::error!(error = %cause, "{error}"),
-        RunError::Failed { source, .. } => {
-            tracing::error!(error = %source, "the handler failed")
-        }
+        // What a panic says may quote the request; its line ends do not end the line of the log.
+        RunError::Failed { source, .. } => tracing::error!(error = ?source.to_string(), "the handler failed"),
         _ => {}
     }
     Rejection::of(error, policy)

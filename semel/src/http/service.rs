@@ -74,7 +74,7 @@ where
                 Box::pin(async { Ok(response.await?.map(ReadAhead::passed)) })
             }
             Err(rejection) => {
-                let refused = refuse(&self.layer, &Span::none(), rejection);
+                let refused = refuse_early(&self.layer, rejection);
                 Box::pin(async { Ok(refused) })
             }
         }
@@ -99,14 +99,14 @@ where
 {
     let Asked { intent, parts, body } = match read(&layer.options, parts, body).await {
         Ok(asked) => asked,
-        Err(rejection) => return Ok(refuse(&layer, &Span::none(), rejection)),
+        Err(rejection) => return Ok(refuse_early(&layer, rejection)),
     };
     let span =
         tracing::info_span!("idempotency", ?key, operation = intent.operation(), answer = field::Empty);
     let (tell, mut told) = oneshot::channel();
     let work = run(Arc::clone(&layer.options), layer.once.policy().clone(), inner, parts, body, tell, &span);
     let ran = layer.once.run_outcome(&key, &intent, work).instrument(span.clone()).await;
-    match answer(ran, told.try_recv().ok(), layer.once.policy()) {
+    match span.in_scope(|| answer(ran, told.try_recv().ok(), layer.once.policy())) {
         Answer::Own(own) => {
             note(&span, "first");
             own
@@ -117,6 +117,12 @@ where
         }
         Answer::Refused(rejection) => Ok(refuse(&layer, &span, rejection)),
     }
+}
+
+/// Before the claim there is no span of ours, and that of the application is not ours to write in.
+fn refuse_early<R: Body>(layer: &IdempotencyLayer, rejection: Rejection) -> Response<ReadAhead<R>> {
+    tracing::debug!(answer = rejection.code(), "refused a request before any claim");
+    refuse(layer, &Span::none(), rejection)
 }
 
 fn refuse<R: Body>(layer: &IdempotencyLayer, span: &Span, rejection: Rejection) -> Response<ReadAhead<R>> {

@@ -6,9 +6,13 @@ mod bodies;
 mod examples;
 mod handlers;
 mod keys;
+mod privacy;
 mod problems;
+mod processes;
 mod replays;
 mod routes;
 mod server;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
+mod wire;

@@ -6,23 +6,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper_util::client::legacy::Client;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
 use semel::Policy;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::Service;
 
-/// A server that ends with this.
+/// How long anything may take before a test has failed.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+/// A server that ends with this, unless somebody else has started it.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    client: Client<HttpConnector, Full<Bytes>>,
-    _stop: DropGuard,
+    client: Client<HttpConnector, Body>,
+    _stop: Option<DropGuard>,
 }
 
 impl Server {
@@ -39,19 +48,51 @@ impl Server {
                 served = serving => served.expect("the server goes on"),
             }
         });
-        Self { _stop: stop.drop_guard(), ..Self::at(address) }
+        Self { _stop: Some(stop.drop_guard()), ..Self::at(address) }
     }
 
-    /// One that somebody else serves.
+    /// Serves a service of tower, without axum. Its errors end the connection.
+    pub(crate) async fn start_service<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound address");
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        tokio::spawn(stopped.run_until_cancelled_owned(async move {
+            loop {
+                let (socket, _) = listener.accept().await.expect("a connection");
+                let service = TowerToHyperService::new(service.clone());
+                tokio::spawn(async move {
+                    let server = auto::Builder::new(TokioExecutor::new());
+                    // A failed connection is what some tests are about.
+                    let _ended = server.serve_connection(TokioIo::new(socket), service).await;
+                });
+            }
+        }));
+        Self { _stop: Some(stop.drop_guard()), ..Self::at(address) }
+    }
+
+    /// One that somebody else has started.
     pub(crate) fn at(address: SocketAddr) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { address, client, _stop: CancellationToken::new().drop_guard() }
+        Self { address, client: Client::builder(TokioExecutor::new()).build_http(), _stop: None }
+    }
+
+    /// The same server, asked by HTTP/2.
+    pub(crate) fn by_http2(&self) -> Self {
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        Self { client, ..Self::at(self.address) }
     }
 
     /// A request to this server.
     pub(crate) fn request(&self, method: Method, path: &str) -> Asking<'_> {
         let request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
-        Asking { server: self, request, body: Bytes::new() }
+        Asking { server: self, request, body: Body::empty() }
     }
 
     /// A POST with a key and a JSON body.
@@ -82,7 +123,7 @@ impl Server {
 pub(crate) struct Asking<'a> {
     server: &'a Server,
     request: axum::http::request::Builder,
-    body: Bytes,
+    body: Body,
 }
 
 impl Asking<'_> {
@@ -91,16 +132,26 @@ impl Asking<'_> {
         Self { request: self.request.header(name, value), ..self }
     }
 
-    pub(crate) fn body(self, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn body(self, body: impl Into<Body>) -> Self {
         Self { body: body.into(), ..self }
     }
 
     pub(crate) async fn send(self) -> Reply {
-        let request = self.request.body(Full::new(self.body)).expect("a valid request");
-        let response = self.server.client.request(request).await.expect("an answer");
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.expect("the whole body").to_bytes();
-        Reply { status: parts.status, headers: parts.headers, body }
+        self.try_send().await.expect("an answer")
+    }
+
+    /// The whole answer; `None` if there is none.
+    pub(crate) async fn try_send(self) -> Option<Reply> {
+        let (parts, body) = self.open().await.ok()?.into_parts();
+        let body = body.collect().await.ok()?.to_bytes();
+        Some(Reply { status: parts.status, headers: parts.headers, body })
+    }
+
+    /// The answer as soon as it begins, or that there is none.
+    pub(crate) async fn open(self) -> Result<Response<Incoming>, Error> {
+        let request = self.request.body(self.body).expect("a valid request");
+        let answer = tokio::time::timeout(BOUND, self.server.client.request(request));
+        answer.await.expect("an answer before long")
     }
 }
 
@@ -154,6 +205,39 @@ impl Count {
     }
 }
 
+/// A handler that stands still in the middle until it may go on.
+#[derive(Clone)]
+pub(crate) struct Stop {
+    arrived: Arc<Semaphore>,
+    free: Arc<Semaphore>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        let none = || Arc::new(Semaphore::new(0));
+        Self { arrived: none(), free: none() }
+    }
+}
+
+impl Stop {
+    /// What a handler does: it says that it is here, and waits.
+    pub(crate) async fn here(&self) {
+        self.arrived.add_permits(1);
+        self.free.acquire().await.expect("never closed").forget();
+    }
+
+    /// Waits until one more handler is there.
+    pub(crate) async fn arrival(&self) {
+        let arrival = tokio::time::timeout(BOUND, self.arrived.acquire()).await;
+        arrival.expect("it arrives before long").expect("never closed").forget();
+    }
+
+    /// Lets one handler go on.
+    pub(crate) fn go(&self) {
+        self.free.add_permits(1);
+    }
+}
+
 /// The policy with a lease of this many milliseconds.
 pub(crate) fn leased(policy: Policy, millis: u64) -> Policy {
     policy.with_lease(Duration::from_millis(millis)).expect("a valid lease")
@@ -166,5 +250,5 @@ pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it holds before long");
+    tokio::time::timeout(BOUND, waiting).await.expect("it holds before long");
 }
