@@ -10,7 +10,7 @@ use super::body::{ReadAhead, Unread, read_request};
 use super::key;
 use super::layer::Options;
 use super::published::asks_for_key;
-use super::rejection::{Rejection, Renderer};
+use super::rejection::Rejection;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::text::shorten;
@@ -25,7 +25,7 @@ pub(super) struct Asked<Q: Body> {
 /// Marks a request that passed a layer without a key, so that a handler that needs a lease can tell what is missing.
 #[cfg(feature = "axum")]
 #[derive(Debug, Clone)]
-pub(super) struct Unkeyed(pub(super) Renderer);
+pub(super) struct Unkeyed(pub(super) super::rejection::Renderer);
 
 /// A request that is passed on as it is.
 pub(super) fn unkeyed<Q: Body>(
