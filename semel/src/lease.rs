@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::key::Key;
 use crate::time::Timestamp;
@@ -104,13 +106,13 @@ pub struct Lease {
     fence: Fence,
     attempt: u32,
     deadline: Timestamp,
-    lost: Option<watch::Receiver<bool>>,
+    alarm: Option<Arc<Alarm>>,
 }
 
 impl Lease {
     /// A lease as a store grants it.
     pub fn new(key: Key, token: Token, fence: Fence, attempt: u32, deadline: Timestamp) -> Self {
-        Self { key, token, fence, attempt, deadline, lost: None }
+        Self { key, token, fence, attempt, deadline, alarm: None }
     }
 
     /// The key.
@@ -145,24 +147,50 @@ impl Lease {
 
     /// Whether the lease can no longer be counted upon; see [`Lease::lost`].
     pub fn is_lost(&self) -> bool {
-        self.lost.as_ref().is_some_and(|lost| *lost.borrow())
+        self.alarm.as_ref().is_some_and(|alarm| alarm.is_raised())
     }
 
     /// Waits until the lease can no longer be counted upon: another attempt has taken over, or no renewal got
     /// through for a whole lease. Never ends for a lease that nobody renews.
     pub async fn lost(&self) {
-        if let Some(mut lost) = self.lost.clone()
-            && lost.wait_for(|lost| *lost).await.is_ok()
-        {
-            return;
+        match &self.alarm {
+            Some(alarm) => alarm.wait().await,
+            None => std::future::pending().await,
         }
-        std::future::pending::<()>().await;
     }
 
-    /// The same lease with a signal that tells its holder of the loss.
-    pub(crate) fn with_alarm(self) -> (Self, watch::Sender<bool>) {
-        let (alarm, lost) = watch::channel(false);
-        (Self { lost: Some(lost), ..self }, alarm)
+    /// The same lease with an alarm that tells its holder of the loss.
+    pub(crate) fn with_alarm(self) -> (Self, Arc<Alarm>) {
+        let alarm = Arc::<Alarm>::default();
+        (Self { alarm: Some(Arc::clone(&alarm)), ..self }, alarm)
+    }
+}
+
+/// Tells the holders of a lease of its loss.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    raised: AtomicBool,
+    waiting: Notify,
+}
+
+impl Alarm {
+    /// Says whether it was raised for the first time.
+    pub(crate) fn raise(&self) -> bool {
+        let first = !self.raised.swap(true, Ordering::SeqCst);
+        self.waiting.notify_waiters();
+        first
+    }
+
+    fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    async fn wait(&self) {
+        // It hears of everything from now on, so nothing is missed between the look and the wait.
+        let raised = self.waiting.notified();
+        if !self.is_raised() {
+            raised.await;
+        }
     }
 }
 

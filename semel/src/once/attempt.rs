@@ -1,8 +1,10 @@
 //! Running the work under a lease.
 
-use std::pin::Pin;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 
-use tokio::task::JoinError;
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::claim::Copies;
@@ -17,8 +19,19 @@ use crate::meter;
 use crate::outcome::Outcome;
 
 impl Once {
-    /// Runs the work on its own task and renews the lease on another, when it is due, until the work is settled.
-    pub(super) async fn attempt(
+    /// Runs the work and settles it, on a task of its own: nothing depends on the caller any more.
+    pub(super) fn start(
+        &self,
+        lease: Lease,
+        intent: &Intent,
+        copies: Copies,
+        work: Work,
+    ) -> JoinHandle<Result<Ran<Outcome>, RunError>> {
+        let (once, intent) = (self.clone(), intent.clone());
+        self.engine.tasks.spawn(async move { once.attempt(lease, &intent, copies, work).await })
+    }
+
+    async fn attempt(
         &self,
         lease: Lease,
         intent: &Intent,
@@ -41,12 +54,13 @@ impl Once {
                 }
             }
         }
-        let (lease, mut renewal) = Renewal::of(&self.engine.store, lease, length, heard, &self.engine.alive);
+        let (store, alive) = (&self.engine.store, &self.engine.alive);
+        let (lease, renewal) = Renewal::begin(store, lease, length, heard, alive).await;
         let (running, began) = (lease.clone(), Instant::now());
-        let mut working = tokio::spawn(async move { work(running).await });
-        let result = renewal.beside(Pin::new(&mut working)).await;
+        // A panic of the work is its own, and says nothing about what is recorded of it.
+        let result = AssertUnwindSafe(async move { work(running).await }).catch_unwind().await;
         meter::work(self.engine.store.name(), began.elapsed());
-        let result = result.unwrap_or_else(|error| Err(Failure::unknown(describe(error))));
+        let result = result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))));
         self.settle(&lease, intent, copies, Some(renewal), result).await
     }
 
@@ -76,11 +90,8 @@ impl Once {
     }
 }
 
-/// What to tell about work whose task ended without a result.
-fn describe(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else {
-        return "the work was cut off by a shutdown".into();
-    };
+/// What to tell about work that panicked.
+fn describe(panic: &(dyn Any + Send)) -> String {
     let message =
         panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     format!("the work panicked: {}", message.unwrap_or("no message"))

@@ -1,5 +1,6 @@
 //! The engine: claim, run, settle.
 
+mod carry;
 mod claim;
 mod attempt;
 mod renew;
@@ -16,7 +17,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +33,7 @@ use crate::policy::Policy;
 use crate::record::Owner;
 use crate::store::Store;
 
+use self::carry::Carried;
 use self::renew::Alive;
 use self::wait::Waiters;
 
@@ -199,25 +201,12 @@ impl Once {
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
-        // Waiting for somebody else ends with the caller, who holds the other end of this.
-        let (caller, _here) = oneshot::channel();
-        let whole = self.start(key, intent, caller, Box::new(move |lease| Box::pin(work(lease))));
-        whole.await.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(RunError::Interrupted),
-        })
-    }
-
-    /// From the claim on, nothing may depend on the caller staying: it all runs on a task of its own.
-    fn start(
-        &self,
-        key: &Key,
-        intent: &Intent,
-        caller: oneshot::Sender<()>,
-        work: Work,
-    ) -> JoinHandle<Result<Ran<Outcome>, RunError>> {
         let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
-        self.engine.tasks.spawn(async move { once.drive(&key, &intent, caller, work).await })
+        // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing else does.
+        let (caller, _here) = oneshot::channel();
+        let work: Work = Box::new(move |lease| Box::pin(work(lease)));
+        let drive = async move { once.drive(&key, &intent, caller, work).await };
+        Carried::new(drive, &self.engine.tasks).await
     }
 
     /// Waits until all work that has started here is settled, and all background tasks have ended.
@@ -250,7 +239,7 @@ impl Once {
                 Claim::Granted(lease) => {
                     return match found_out {
                         Some(outcome) => Box::pin(self.record(&lease, intent, copies, outcome)).await,
-                        None => self.attempt(lease, intent, copies, work).await,
+                        None => self.start(lease, intent, copies, work).await.unwrap_or_else(interrupted),
                     };
                 }
                 Claim::Done(outcome) => {
@@ -309,6 +298,14 @@ impl Once {
                 if waited { Ok(()) } else { Err(NobodyWaits) }
             }
         }
+    }
+}
+
+/// A bug in a store is passed on to the caller; else the runtime has ended.
+fn interrupted<T>(error: JoinError) -> Result<T, RunError> {
+    match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Err(RunError::Interrupted),
     }
 }
 

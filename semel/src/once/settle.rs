@@ -1,7 +1,5 @@
 //! Settling an attempt: record, release or abandon, and what to tell the caller.
 
-use std::pin::pin;
-
 use tokio::time::Instant;
 
 use super::claim::Copies;
@@ -67,13 +65,7 @@ impl Once {
         }
         let asked = Instant::now();
         let patience = Patience::of(self.engine.policy.patience(), lease.key());
-        let written = {
-            let mut write = pin!(self.write(lease, &ending, patience));
-            match &mut renewal {
-                Some(renewal) => renewal.beside(write.as_mut()).await,
-                None => write.await,
-            }
-        };
+        let written = self.write(lease, &ending, patience).await;
         meter::settlement(self.engine.store.name(), ending.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
@@ -108,9 +100,8 @@ impl Once {
 
     /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
     /// out all the same, it still counts unless somebody takes over.
-    fn settle_later(&self, lease: &Lease, copies: Copies, mut renewal: Option<Renewal>, ending: Ending) {
+    fn settle_later(&self, lease: &Lease, copies: Copies, renewal: Option<Renewal>, ending: Ending) {
         let (once, lease) = (self.clone(), lease.clone());
-        renewal.iter_mut().for_each(Renewal::start);
         self.engine.tasks.spawn(async move {
             let _until_settled = renewal;
             let patience = Patience::until_shutdown(&once.engine.shutdown, once.engine.policy.patience(), lease.key());

@@ -1,0 +1,45 @@
+//! A run that is finished even if nobody waits for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+/// A future that runs with its caller for as long as that waits. Dropped before its end, it goes on on a task of its
+/// own: most callers stay, and need no task.
+pub(super) struct Carried<T: Send + 'static> {
+    /// Gone when it has ended, or panicked.
+    run: Option<BoxFuture<'static, T>>,
+    runtime: Handle,
+}
+
+impl<T: Send + 'static> Carried<T> {
+    /// The tracker waits for its end, wherever it runs.
+    pub(super) fn new(run: impl Future<Output = T> + Send + 'static, tasks: &TaskTracker) -> Self {
+        Self { run: Some(Box::pin(tasks.track_future(run))), runtime: Handle::current() }
+    }
+}
+
+impl<T: Send + 'static> Future for Carried<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let Some(mut run) = self.run.take() else { return Poll::Pending };
+        let polled = run.as_mut().poll(context);
+        if polled.is_pending() {
+            self.run = Some(run);
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for Carried<T> {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.runtime.spawn(run);
+        }
+    }
+}
