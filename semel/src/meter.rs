@@ -12,23 +12,74 @@
 
 use std::time::Duration;
 
-use metrics::{counter, histogram};
+use metrics::{Key, Level, Metadata, counter, with_recorder};
 
-/// A claim was answered, or not.
-pub(crate) fn claim(store: &'static str, answer: &'static str, took: Duration) {
-    counter!("semel_claims_total", "store" => store, "answer" => answer).increment(1);
-    histogram!("semel_claim_seconds", "store" => store).record(took);
+/// What is said of every metric to those who record them.
+static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
+/// What claims come to.
+const CLAIMS: [&str; 7] = ["granted", "done", "running", "held", "mismatch", "late", "unavailable"];
+/// What settling an attempt comes to.
+const SETTLEMENTS: [&str; 6] = ["recorded", "released", "abandoned", "superseded", "pending", "refused"];
+
+/// The metrics of one engine. Their keys are made once: to make one costs more than to count.
+pub(crate) struct Meter {
+    claims: Answers<7>,
+    claim_seconds: Key,
+    settlements: Answers<6>,
+    settle_seconds: Key,
+    work_seconds: Key,
 }
 
-/// An attempt was settled, or not yet.
-pub(crate) fn settlement(store: &'static str, answer: &'static str, took: Duration) {
-    counter!("semel_settlements_total", "store" => store, "answer" => answer).increment(1);
-    histogram!("semel_settle_seconds", "store" => store).record(took);
+/// A counter for each answer.
+struct Answers<const N: usize>([(&'static str, Key); N]);
+
+impl<const N: usize> Answers<N> {
+    fn of(name: &'static str, store: &'static str, answers: [&'static str; N]) -> Self {
+        let key = |answer| Key::from_parts(name, &[("store", store), ("answer", answer)]);
+        Self(answers.map(|answer| (answer, key(answer))))
+    }
+
+    fn count(&self, answer: &str) {
+        if let Some((_, key)) = self.0.iter().find(|(word, _)| *word == answer) {
+            with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
+        }
+    }
 }
 
-/// The work of an attempt has ended.
-pub(crate) fn work(store: &'static str, took: Duration) {
-    histogram!("semel_work_seconds", "store" => store).record(took);
+fn time(key: &Key, took: Duration) {
+    with_recorder(|recorder| recorder.register_histogram(key, &METADATA).record(took));
+}
+
+impl Meter {
+    /// Over a store of this name.
+    pub(crate) fn new(store: &'static str) -> Self {
+        let key = |name| Key::from_parts(name, &[("store", store)]);
+        Self {
+            claims: Answers::of("semel_claims_total", store, CLAIMS),
+            claim_seconds: key("semel_claim_seconds"),
+            settlements: Answers::of("semel_settlements_total", store, SETTLEMENTS),
+            settle_seconds: key("semel_settle_seconds"),
+            work_seconds: key("semel_work_seconds"),
+        }
+    }
+
+    /// A claim was answered, or not.
+    pub(crate) fn claim(&self, answer: &'static str, took: Duration) {
+        self.claims.count(answer);
+        time(&self.claim_seconds, took);
+    }
+
+    /// An attempt was settled, or not yet.
+    pub(crate) fn settlement(&self, answer: &'static str, took: Duration) {
+        self.settlements.count(answer);
+        time(&self.settle_seconds, took);
+    }
+
+    /// The work of an attempt has ended.
+    pub(crate) fn work(&self, took: Duration) {
+        time(&self.work_seconds, took);
+    }
 }
 
 /// A lease was lost while its work ran.
@@ -39,5 +90,9 @@ pub(crate) fn lease_lost(store: &'static str) {
 /// A request with a key was answered.
 #[cfg(feature = "http")]
 pub(crate) fn request(answer: &'static str) {
-    counter!("semel_http_requests_total", "answer" => answer).increment(1);
+    match answer {
+        "first" => counter!("semel_http_requests_total", "answer" => "first").increment(1),
+        "replayed" => counter!("semel_http_requests_total", "answer" => "replayed").increment(1),
+        refusal => counter!("semel_http_requests_total", "answer" => refusal).increment(1),
+    }
 }

@@ -76,8 +76,10 @@ fn intent(options: &Options, parts: &Parts, body: &[u8]) -> Intent {
     let path = uri.path_and_query().map_or("", |path| path.as_str());
     let fingerprint = options.fingerprint.of(parts, path, body);
     let operation = format!("{} {}", parts.method, uri.path());
-    Intent::new(&shorten(&operation, Intent::MAX_OPERATION_BYTES), "", fingerprint)
-        .expect("a method and a path without control characters, within the limit")
+    Intent::new(&operation, "", fingerprint).unwrap_or_else(|_| {
+        Intent::new(&shorten(&operation, Intent::MAX_OPERATION_BYTES), "", fingerprint)
+            .expect("text that is not empty, without control characters, within the limit")
+    })
 }
 
 /// The URI as the client sent it. A router may have taken off a prefix for a nested one; the prefix counts, too.

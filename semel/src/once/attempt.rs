@@ -15,7 +15,6 @@ use super::{Once, Ran, Work};
 use crate::error::StoreError;
 use crate::intent::Intent;
 use crate::lease::Lease;
-use crate::meter;
 use crate::outcome::Outcome;
 
 impl Once {
@@ -59,7 +58,7 @@ impl Once {
         let (running, began) = (lease.clone(), Instant::now());
         // A panic of the work is its own, and says nothing about what is recorded of it.
         let result = AssertUnwindSafe(async move { work(running).await }).catch_unwind().await;
-        meter::work(self.engine.store.name(), began.elapsed());
+        self.engine.meter.work(began.elapsed());
         let result = result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))));
         self.settle(&lease, intent, copies, Some(renewal), result).await
     }

@@ -10,7 +10,6 @@ use crate::ask::{Ask, Takeover};
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::Token;
-use crate::meter;
 use crate::time::Timestamp;
 
 /// The copies of one claim that were sent.
@@ -39,7 +38,7 @@ impl Once {
             Ok((claim, _)) => claim.word(),
             Err(_) => "unavailable",
         };
-        meter::claim(self.engine.store.name(), word, asked.elapsed());
+        self.engine.meter.claim(word, asked.elapsed());
         answer
     }
 

@@ -28,6 +28,7 @@ use crate::error::StoreError;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::Lease;
+use crate::meter::Meter;
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::record::Owner;
@@ -104,6 +105,7 @@ struct Engine {
     alive: Arc<Alive>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+    meter: Arc<Meter>,
 }
 
 /// What a run came to.
@@ -119,6 +121,7 @@ impl Once {
     /// An engine over a store, with [`Policy::hold`].
     pub fn new(store: impl Store) -> Self {
         let engine = Engine {
+            meter: Arc::new(Meter::new(store.name())),
             store: Arc::new(store),
             policy: Policy::hold(),
             owner: Owner::new(&format!("process {}", std::process::id())),

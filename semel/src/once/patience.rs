@@ -1,6 +1,8 @@
 //! Asking a store again, for a while.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -21,30 +23,30 @@ const LONGEST_BACKGROUND_PAUSE: Duration = Duration::from_secs(30);
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Pauses that grow, until the patience is over.
-pub(super) struct Patience {
+pub(super) struct Patience<'a> {
     length: Duration,
     until: Option<Instant>,
     shutdown: Option<CancellationToken>,
     pause: Duration,
     longest: Duration,
-    spread_percent: u64,
+    key: &'a Key,
 }
 
-impl Patience {
+impl<'a> Patience<'a> {
     /// For this long.
-    pub(super) fn of(length: Duration, key: &Key) -> Self {
+    pub(super) fn of(length: Duration, key: &'a Key) -> Self {
         Self {
             length,
             until: Some(Instant::now() + length),
             shutdown: None,
             pause: FIRST_PAUSE,
             longest: LONGEST_PAUSE,
-            spread_percent: spread_percent(key),
+            key,
         }
     }
 
     /// Until the shutdown, and this long after it, for background work that must get through.
-    pub(super) fn until_shutdown(shutdown: &CancellationToken, length: Duration, key: &Key) -> Self {
+    pub(super) fn until_shutdown(shutdown: &CancellationToken, length: Duration, key: &'a Key) -> Self {
         Self {
             until: None,
             shutdown: Some(shutdown.clone()),
@@ -54,7 +56,7 @@ impl Patience {
     }
 
     /// After an error: pauses and says whether to ask again. It is boxed, as most questions are answered at once.
-    pub(super) fn lasts<'a>(&'a mut self, error: &StoreError) -> BoxFuture<'a, bool> {
+    pub(super) fn lasts<'b>(&'b mut self, error: &StoreError) -> BoxFuture<'b, bool> {
         let is_transient = error.is_transient();
         Box::pin(async move { is_transient && self.pause().await })
     }
@@ -64,7 +66,7 @@ impl Patience {
         if self.until.is_some_and(|until| Instant::now() + self.pause > until) {
             return false;
         }
-        let pause = self.pause + self.pause * self.spread_percent as u32 / 100;
+        let pause = self.pause + self.pause * spread_percent(self.key) / 100;
         self.pause = (self.pause * 2).min(self.longest);
         match &self.shutdown {
             None => sleep(pause).await,
@@ -87,13 +89,18 @@ impl Patience {
 
 /// Tasks of different keys that began together do not ask together for ever. It is made of the key and not of
 /// chance, so that a history can be replayed.
-fn spread_percent(key: &Key) -> u64 {
-    let mix = |hash: u64, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
+fn spread_percent(key: &Key) -> u32 {
+    let mix = |hash: u32, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
     key.value().bytes().fold(7, mix) % 5 * 20
 }
 
 /// The answer to one question, or that there was none within the limit.
 pub(super) async fn call<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let mut question = pin!(question);
+    // A store that knows the answer needs no timer.
+    if let Poll::Ready(answer) = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await {
+        return answer;
+    }
     match timeout(CALL_LIMIT, question).await {
         Ok(answer) => answer,
         Err(_) => Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}"))),

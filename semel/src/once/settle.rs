@@ -11,7 +11,6 @@ use crate::answer::Ack;
 use crate::error::StoreError;
 use crate::intent::Intent;
 use crate::lease::Lease;
-use crate::meter;
 use crate::outcome::Outcome;
 use crate::record::State;
 
@@ -66,7 +65,7 @@ impl Once {
         let asked = Instant::now();
         let patience = Patience::of(self.engine.policy.patience(), lease.key());
         let written = self.write(lease, &ending, patience).await;
-        meter::settlement(self.engine.store.name(), ending.word(&written), asked.elapsed());
+        self.engine.meter.settlement(ending.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
@@ -114,7 +113,12 @@ impl Once {
         });
     }
 
-    async fn write(&self, lease: &Lease, ending: &Ending, mut patience: Patience) -> Result<Ack, StoreError> {
+    async fn write(
+        &self,
+        lease: &Lease,
+        ending: &Ending,
+        mut patience: Patience<'_>,
+    ) -> Result<Ack, StoreError> {
         loop {
             let question = match ending {
                 Ending::Complete(outcome) => self.engine.store.complete(lease, outcome),
