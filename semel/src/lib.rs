@@ -33,6 +33,21 @@
 //! A store that can forget an acknowledged write takes these promises with it; [`MemoryStore`] forgets everything
 //! when the process ends.
 //!
+//! # What can be observed
+//!
+//! Failures that nobody is told of are logged with `tracing`, each once, where it is handled; whole keys, bodies and
+//! credentials are not. Metrics go to whatever recorder of the crate `metrics` is installed:
+//!
+//! | name | labels | what |
+//! | --- | --- | --- |
+//! | `semel_claims_total` | `store`, `answer` | claims: granted, done, running, held, mismatch, late, unavailable |
+//! | `semel_claim_seconds` | `store` | from the question to its answer, with all tries |
+//! | `semel_work_seconds` | `store` | how long the work of an attempt took |
+//! | `semel_settlements_total` | `store`, `answer` | ends of attempts: recorded, released, abandoned, superseded, pending, refused |
+//! | `semel_settle_seconds` | `store` | from the end of the work to the answer of the store |
+//! | `semel_leases_lost_total` | `store` | leases that could no longer be counted upon while their work ran |
+//! | `semel_http_requests_total` | `answer` | requests with a key: first, replayed, or the code of the refusal |
+//!
 //! # Where to look
 //!
 //! - To run work: [`Once`].

@@ -1,14 +1,6 @@
 //! What is counted and timed.
 //!
-//! | name | labels | what |
-//! | --- | --- | --- |
-//! | `semel_claims_total` | store, answer | claims by what they came to |
-//! | `semel_claim_seconds` | store | from the question to its answer, with all tries |
-//! | `semel_settlements_total` | store, answer | ends of attempts: recorded, released, abandoned, superseded, pending |
-//! | `semel_settle_seconds` | store | the same, in time |
-//! | `semel_work_seconds` | store | how long the work of an attempt took |
-//! | `semel_leases_lost_total` | store | leases that could no longer be counted upon while their work ran |
-//! | `semel_http_requests_total` | answer | requests with a key: first, replayed, or the code of the refusal |
+//! The docs of the crate list the names: who changes one here changes it there.
 
 use std::time::Duration;
 

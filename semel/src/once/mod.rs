@@ -167,7 +167,7 @@ impl Once {
     /// The work runs on a task of its own: dropping this future does not stop it, and its value is recorded all
     /// the same. What the caller gets is read from the record's bytes, the first time, too.
     ///
-    /// The lease is renewed on a third task. Work that blocks its thread belongs on a blocking thread: if it blocks
+    /// The lease is renewed on another. Work that blocks its thread belongs on a blocking thread: if it blocks
     /// every thread of the runtime, nothing is renewed and the lease runs out.
     ///
     /// An error of the work abandons the key unless it is [`Failure::nothing_happened`]; so does a panic. An
