@@ -39,7 +39,7 @@ pub(crate) async fn app(url: &str) -> Result<Router, Box<dyn Error>> {
     store.migrate().await?;
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
-    client.batch_execute("create table if not exists charges (invoice text not null)").await?;
+    client.batch_execute("create table if not exists paid_invoices (invoice text not null)").await?;
 
     let layer =
         IdempotencyLayer::new(store.clone()).with_policy(Policy::transactional()).with_required_key(true);
@@ -50,7 +50,7 @@ pub(crate) async fn app(url: &str) -> Result<Router, Box<dyn Error>> {
 async fn charge(lease: Lease, State(app): State<App>, invoice: String) -> Result<Outcome, Failed> {
     let mut client = app.client.lock().await;
     let mut tx = client.transaction().await?;
-    tx.execute("insert into charges (invoice) values ($1)", &[&invoice]).await?;
+    tx.execute("insert into paid_invoices (invoice) values ($1)", &[&invoice]).await?;
     let outcome = Outcome::json(&format!("charged {invoice}"))?;
     // Either both are committed or neither is. If another attempt has the key by now, this one leaves no trace.
     app.store.complete_in(&mut tx, &lease, &outcome).await?.applied()?;
