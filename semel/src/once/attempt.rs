@@ -38,29 +38,48 @@ impl Once {
         work: Work,
     ) -> Result<Ran<Outcome>, RunError> {
         let length = self.engine.policy.terms().lease();
+        let is_late = |heard: Instant| heard.elapsed() > length / 3;
         let mut heard = copies.sent;
-        if heard.elapsed() > length / 3 {
+        if is_late(heard) {
             heard = Instant::now();
-            match Box::pin(self.confirm(&lease)).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.void_later(lease.key(), copies);
-                    return Box::pin(self.winner(&lease, intent)).await;
-                }
-                Err(error) => {
-                    self.release_later(&lease, copies);
-                    return Err(RunError::Unavailable(error));
-                }
+            if let Some(ended) = Box::pin(self.make_sure(&lease, intent, copies)).await {
+                return ended;
             }
         }
         let (store, alive) = (&self.engine.store, &self.engine.alive);
         let (lease, renewal) = Renewal::begin(store, lease, length, heard, alive).await;
+        // Others may have had their turn meanwhile, and taken their time.
+        if is_late(heard)
+            && let Some(ended) = Box::pin(self.make_sure(&lease, intent, copies)).await
+        {
+            return ended;
+        }
         let (running, began) = (lease.clone(), Instant::now());
         // A panic of the work is its own, and says nothing about what is recorded of it.
         let result = AssertUnwindSafe(async move { work(running).await }).catch_unwind().await;
         self.engine.meter.work(began.elapsed());
         let result = result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))));
         self.settle(&lease, intent, copies, Some(renewal), result).await
+    }
+
+    /// Makes sure that a lease that took long to get is still ours; else says how the run ends.
+    async fn make_sure(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        copies: Copies,
+    ) -> Option<Result<Ran<Outcome>, RunError>> {
+        match self.confirm(lease).await {
+            Ok(true) => None,
+            Ok(false) => {
+                self.void_later(lease.key(), copies);
+                Some(self.winner(lease, intent).await)
+            }
+            Err(error) => {
+                self.release_later(lease, copies);
+                Some(Err(RunError::Unavailable(error)))
+            }
+        }
     }
 
     /// Whether a lease that took long to get is still ours: it may be over, and somebody else may have found out that

@@ -27,10 +27,12 @@ impl<T: Send + 'static> Future for Carried<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Some(mut run) = self.run.take() else { return Poll::Pending };
-        let polled = run.as_mut().poll(context);
+        let Self { run, runtime } = &mut *self;
+        let _within = runtime.enter();
+        let Some(mut running) = run.take() else { return Poll::Pending };
+        let polled = running.as_mut().poll(context);
         if polled.is_pending() {
-            self.run = Some(run);
+            *run = Some(running);
         }
         polled
     }

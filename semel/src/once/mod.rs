@@ -212,7 +212,9 @@ impl Once {
         Carried::new(drive, &self.engine.tasks).await
     }
 
-    /// Waits until all work that has started here is settled, and all background tasks have ended.
+    /// Waits until all work that has started here is settled, and what goes on in the background has ended.
+    ///
+    /// It waits for every `run`, too: one that is kept, and neither polled nor dropped, would keep it for ever.
     ///
     /// Call it at shutdown, after the last `run`. From then on no repeat waits for a running attempt, and what could
     /// not be settled is tried for one more patience. What still runs is waited for, and never released.

@@ -1,13 +1,14 @@
 //! Keeping leases alive while their work runs.
 //!
 //! Most work is done before its first renewal is due. So an attempt is only entered into a book, and one task looks
-//! after all of them: when a renewal is due, it starts a task that renews that lease from then on. A handler that
+//! after all of a runtime: when a renewal is due, it starts a task that renews that lease from then on. A handler that
 //! blocks its thread does not stop either.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -25,19 +26,25 @@ use crate::store::Store;
 #[derive(Default)]
 pub(super) struct Alive {
     book: Mutex<Book>,
-    /// A renewal is due earlier than the next look at the book.
-    earlier: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Book {
     attempts: BTreeSet<(Fence, Key)>,
-    /// Leases that were not renewed yet, by when that is due.
-    due: BTreeMap<Due, Box<Keeper>>,
+    /// Leases that were not renewed yet. Those of a runtime are looked after there: it may be the only one that goes on.
+    waiting: HashMap<Id, Waiting>,
     /// Leases that are being renewed.
     renewed: HashMap<Token, (DropGuard, JoinHandle<()>)>,
-    /// When the task that looks after the book does so next, if there is one.
+}
+
+/// The leases of a runtime that were not renewed yet.
+#[derive(Default)]
+struct Waiting {
+    by_due: BTreeMap<Due, Box<Keeper>>,
+    /// When the task that looks after them does so next, if there is one.
     next_look: Option<Instant>,
+    /// A renewal is due earlier than that.
+    earlier: Arc<Notify>,
 }
 
 /// When a lease is to be renewed for the first time, and whose it is.
@@ -54,57 +61,62 @@ impl Alive {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters an attempt, and makes sure that somebody looks after it in time.
-    async fn enter(self: &Arc<Self>, attempt: (Fence, Key), due: Due, keeper: Box<Keeper>) {
-        if self.write(attempt, due, keeper) {
-            // Whoever looks after it may be next in line on this very thread, and the work may block that: let it
-            // set its timer first.
-            yield_now().await;
-        }
-    }
-
-    /// Writes an attempt into the book, and says whether somebody had to be woken for it.
-    fn write(self: &Arc<Self>, attempt: (Fence, Key), due: Due, keeper: Box<Keeper>) -> bool {
+    /// Enters an attempt, and says whether somebody had to be woken to look after it in time.
+    fn enter(self: &Arc<Self>, renewal: &Renewal, keeper: Box<Keeper>) -> bool {
         let mut book = self.book();
-        book.attempts.insert(attempt);
-        book.due.insert(due, keeper);
-        match book.next_look {
-            None => {
-                book.next_look = Some(due.0);
-                let looker = Looker { alive: Arc::downgrade(self), ended: false };
-                tokio::spawn(looker.look(Arc::clone(&self.earlier)));
+        book.attempts.insert(renewal.attempt.clone());
+        let waiting = book.waiting.entry(renewal.runtime).or_default();
+        waiting.by_due.insert(renewal.due, keeper);
+        let earlier = Arc::clone(&waiting.earlier);
+        match waiting.next_look {
+            Some(next) if next <= renewal.due.0 => return false,
+            Some(_) => {
+                drop(book);
+                earlier.notify_one();
             }
-            Some(next) if due.0 < next => self.earlier.notify_one(),
-            Some(_) => return false,
+            None => {
+                waiting.next_look = Some(renewal.due.0);
+                // A runtime that ends drops the task right here, and that needs the book.
+                drop(book);
+                let looker = Looker { alive: Arc::downgrade(self), runtime: renewal.runtime, ended: false };
+                tokio::spawn(looker.look(earlier));
+            }
         }
         true
     }
 
-    /// Begins to renew what is due, and says when the next is; `None` if there is none.
-    fn renew_due(&self) -> Option<Instant> {
+    /// Begins to renew what is due in this runtime, and says when the next is; `None` if there is none.
+    fn renew_due(&self, runtime: Id) -> Option<Instant> {
         let mut book = self.book();
+        let Book { waiting: all, renewed, .. } = &mut *book;
+        let waiting = all.get_mut(&runtime)?;
         let now = Instant::now();
-        while let Some(first) = book.due.first_entry().filter(|first| first.key().0 <= now) {
+        while let Some(first) = waiting.by_due.first_entry().filter(|first| first.key().0 <= now) {
             let keeper = first.remove();
             let (token, stop) = (keeper.lease.token(), CancellationToken::new());
             let task = tokio::spawn(keeper.keep(stop.clone()));
-            book.renewed.insert(token, (stop.drop_guard(), task));
+            renewed.insert(token, (stop.drop_guard(), task));
         }
-        book.next_look = book.due.first_key_value().map(|(due, _)| due.0);
-        book.next_look
+        waiting.next_look = waiting.by_due.first_key_value().map(|(due, _)| due.0);
+        let next = waiting.next_look;
+        if next.is_none() {
+            all.remove(&runtime);
+        }
+        next
     }
 }
 
-/// The task that looks after the book. If it dies, with its runtime say, the next attempt starts another.
+/// The task that looks after the leases of a runtime.
 struct Looker {
     alive: Weak<Alive>,
+    runtime: Id,
     ended: bool,
 }
 
 impl Looker {
     /// Looks whenever a renewal is due, until none is any more.
     async fn look(mut self, earlier: Arc<Notify>) {
-        while let Some(next) = self.alive.upgrade().and_then(|alive| alive.renew_due()) {
+        while let Some(next) = self.alive.upgrade().and_then(|alive| alive.renew_due(self.runtime)) {
             tokio::select! {
                 biased;
                 () = sleep_until(next) => {}
@@ -117,11 +129,13 @@ impl Looker {
 
 impl Drop for Looker {
     fn drop(&mut self) {
-        // One that has ended by itself has said so, and another may look by now.
+        // One that has ended by itself has said so, and another may look by now. One that dies does so with its
+        // runtime, and so do the attempts.
         if !self.ended
             && let Some(alive) = self.alive.upgrade()
+            && let Some(waiting) = alive.book().waiting.get_mut(&self.runtime)
         {
-            alive.book().next_look = None;
+            waiting.next_look = None;
         }
     }
 }
@@ -132,6 +146,7 @@ pub(super) struct Renewal {
     attempt: (Fence, Key),
     due: Due,
     token: Token,
+    runtime: Id,
 }
 
 impl Renewal {
@@ -145,11 +160,22 @@ impl Renewal {
         alive: &Arc<Alive>,
     ) -> (Lease, Self) {
         let (lease, alarm) = lease.with_alarm();
-        let (attempt, token) = ((lease.fence(), lease.key().clone()), lease.token());
-        let due = (heard + length / 3, *token.as_bytes());
+        let token = lease.token();
+        // It leaves the book when it is dropped, in the middle of this, too.
+        let renewal = Self {
+            alive: Arc::clone(alive),
+            attempt: (lease.fence(), lease.key().clone()),
+            due: (heard + length / 3, *token.as_bytes()),
+            token,
+            runtime: Handle::current().id(),
+        };
         let keeper = Keeper { store: Arc::clone(store), lease: lease.clone(), length, heard, alarm };
-        alive.enter(attempt.clone(), due, Box::new(keeper)).await;
-        (lease, Self { alive: Arc::clone(alive), attempt, due, token })
+        if alive.enter(&renewal, Box::new(keeper)) {
+            // Whoever looks after it may be next in line on this very thread, and the work may block that: let it set
+            // its timer first.
+            yield_now().await;
+        }
+        (lease, renewal)
     }
 
     /// Renews no more. When this returns, no renewal is on its way: one that came after an abandon would revive
@@ -165,10 +191,13 @@ impl Renewal {
     /// Takes the lease off the book: it is not renewed again, except by the task that does so already.
     fn end(&self) -> Option<(DropGuard, JoinHandle<()>)> {
         let mut book = self.alive.book();
-        match book.due.remove(&self.due) {
-            Some(_) => None,
-            None => book.renewed.remove(&self.token),
+        if let Some(waiting) = book.waiting.get_mut(&self.runtime) {
+            waiting.by_due.remove(&self.due);
+            if waiting.by_due.is_empty() && waiting.next_look.is_none() {
+                book.waiting.remove(&self.runtime);
+            }
         }
+        book.renewed.remove(&self.token)
     }
 }
 

@@ -66,8 +66,10 @@ impl Waiters {
 
     /// The attempt of this key has ended, or may have.
     pub(super) fn wake(&self, key: &Key) {
-        if let Some(waited) = self.book().keys.get(key) {
-            waited.ended.notify_waiters();
+        // Not under the lock: who is woken may leave right away.
+        let ended = self.book().keys.get(key).map(|waited| Arc::clone(&waited.ended));
+        if let Some(ended) = ended {
+            ended.notify_waiters();
         }
     }
 
@@ -103,9 +105,10 @@ impl Waiters {
         if std::mem::replace(&mut self.book().polling, true) {
             return;
         }
-        let (waiters, store) = (Arc::clone(self), Arc::clone(store));
+        let store = Arc::clone(store);
+        let poller = Poller { waiters: Arc::clone(self), ended: false };
         tasks.spawn(async move {
-            let mut poller = Poller { waiters, ended: false };
+            let mut poller = poller;
             while let Some(keys) = poller.waiters.waited_for() {
                 for some in keys.chunks(POLL_KEYS) {
                     poller.waiters.wake_ended(some, &store).await;

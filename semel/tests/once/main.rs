@@ -5,6 +5,7 @@ mod faults;
 mod gate;
 mod leases;
 mod runs;
+mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;
 mod waits;
