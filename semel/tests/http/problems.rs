@@ -15,6 +15,9 @@ use crate::gate::{Fault, Gate};
 use crate::server::{Count, Server, leased};
 use crate::support::Through;
 
+/// Longer than anything takes here.
+const LONG: Duration = Duration::from_secs(20);
+
 /// A handler that counts, behind this layer.
 async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
     let count = Count::default();
@@ -160,14 +163,17 @@ async fn an_outcome_that_is_not_recorded_yet_is_503_and_replayed_later() {
     let reply = server.post("/charges", "k", "{}").send().await;
     reply.problem(503, "outcome_pending");
     gate.heal();
-    let replayed = loop {
-        let reply = server.post("/charges", "k", "{}").send().await;
-        if reply.status == 200 {
-            break reply;
+    let replayed = async {
+        loop {
+            let reply = server.post("/charges", "k", "{}").send().await;
+            if reply.status == 200 {
+                break reply;
+            }
+            reply.problem(409, "idempotency_key_pending");
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        reply.problem(409, "idempotency_key_pending");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     };
+    let replayed = tokio::time::timeout(LONG, replayed).await.expect("it is recorded before long");
     assert!(replayed.is_replay());
     assert_eq!((replayed.text(), count.get()), ("run 1", 1));
 }
@@ -178,13 +184,16 @@ async fn an_outcome_that_the_store_refuses_is_500_and_the_key_is_held() {
     let (server, count) = counting(layer).await;
     gate.disturb("complete", Fault::Refused);
     server.post("/charges", "k", "{}").send().await.problem(500, "outcome_unrecorded");
-    let held = loop {
-        let reply = server.post("/charges", "k", "{}").send().await;
-        // It is abandoned in the background.
-        if reply.status == 409 && reply.text().contains("outcome_unknown") {
-            break reply;
+    let held = async {
+        loop {
+            let reply = server.post("/charges", "k", "{}").send().await;
+            // It is abandoned in the background.
+            if reply.status == 409 && reply.text().contains("outcome_unknown") {
+                break reply;
+            }
         }
     };
+    let held = tokio::time::timeout(LONG, held).await.expect("it is held before long");
     held.problem(409, "idempotency_outcome_unknown");
     assert_eq!(count.get(), 1);
 }
