@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ::http::response::Parts;
 use ::http::{Request, Response, request};
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http_body::Body;
 use tokio::sync::oneshot;
 use tower_service::Service;
@@ -15,8 +14,7 @@ use tracing::{Instrument, Span};
 use super::body::{ReadAhead, read_response};
 use super::layer::Options;
 use super::verdict::{Verdict, is_stream};
-use crate::lease::Lease;
-use crate::once::Failure;
+use crate::once::{Failure, Work};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 
@@ -65,9 +63,6 @@ where
         Box::pin(work.instrument(span))
     })
 }
-
-/// The work of one attempt, behind a pointer: it is handed from step to step.
-pub(super) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
 
 /// Judges a response, and reads as much of it as is recorded.
 async fn settle<R, E>(

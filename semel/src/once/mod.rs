@@ -204,10 +204,19 @@ impl Once {
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
+        self.run_work(key, intent, Box::new(move |lease| Box::pin(work(lease)))).await
+    }
+
+    /// As [`Once::run_outcome`], for work that is behind a pointer already.
+    pub(crate) async fn run_work(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        work: Work,
+    ) -> Result<Ran<Outcome>, RunError> {
         let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
         // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing else does.
         let (caller, _here) = oneshot::channel();
-        let work: Work = Box::new(move |lease| Box::pin(work(lease)));
         let drive = async move { once.drive(&key, &intent, caller, work).await };
         Carried::new(drive, &self.engine.tasks).await
     }
@@ -315,7 +324,7 @@ fn interrupted<T>(error: JoinError) -> Result<T, RunError> {
 }
 
 /// The work of one attempt, behind a pointer: it is handed from step to step.
-type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
+pub(crate) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
 
 /// There is no time left to wait, no room, or nobody who would hear of it.
 struct NobodyWaits;
