@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::intent::Intent;
 use crate::lease::{Fence, Lease};
 use crate::outcome::Outcome;
 use crate::record::Record;
@@ -19,7 +20,7 @@ pub enum Claim {
     /// Run: here is the lease.
     Granted(Lease),
     /// There is an outcome: replay it.
-    Done(Outcome),
+    Done(Done),
     /// An attempt runs.
     Running {
         /// Since when the key is in use.
@@ -47,6 +48,26 @@ impl Claim {
             Self::Late => "late",
         }
     }
+}
+
+/// A key with an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Done {
+    /// What is replayed.
+    pub outcome: Outcome,
+    /// The fence of the attempt that recorded it, or of the operator who did.
+    pub fence: Fence,
+    /// When retention is over, by the clock of the store that recorded it.
+    pub expires_at: Timestamp,
+}
+
+/// What a hot store remembers of a key: what was asked under it, and what that came to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Remembered {
+    /// What was asked.
+    pub intent: Intent,
+    /// What it came to.
+    pub done: Done,
 }
 
 /// A key whose attempt was lost.

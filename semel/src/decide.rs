@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::answer::{Ack, Change, Claim, Held};
+use crate::answer::{Ack, Change, Claim, Done, Held, Remembered};
 use crate::ask::Ask;
 use crate::change::{Action, Draft, DraftState, Write};
 use crate::lease::{Fence, Token};
@@ -43,13 +43,18 @@ pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
         return Answer(Claim::Mismatch);
     }
     match &found.state {
-        State::Done { outcome, .. } => Answer(Claim::Done(outcome.clone())),
+        State::Done { outcome, .. } => Answer(Claim::Done(done(found, outcome))),
         State::Released => Replace(attempt(ask, found.attempt + 1)),
         State::Running if same_token => Answer(Claim::Granted(found.lease())),
         State::Running if found.phase(now) == Phase::Running => Answer(running(found, now)),
         State::Running if ask.takeover.allows(found.fence) => Replace(attempt(ask, found.attempt + 1)),
         State::Running => Answer(Claim::Held(held(found))),
     }
+}
+
+/// What a claim is answered by a store that only remembers what is done.
+pub fn remembered(found: &Remembered, ask: &Ask) -> Claim {
+    if found.intent == ask.intent { Claim::Done(found.done.clone()) } else { Claim::Mismatch }
 }
 
 /// What a claim is answered if it may take the record's place but never gets to: somebody is at work on it right
@@ -155,6 +160,10 @@ fn attempt(ask: &Ask, attempt: u32) -> Draft {
 
 fn running(found: &Record, now: Timestamp) -> Claim {
     Claim::Running { since: found.created_at, left: found.lease_left(now) }
+}
+
+fn done(found: &Record, outcome: &Outcome) -> Done {
+    Done { outcome: outcome.clone(), fence: found.fence, expires_at: found.expires_at }
 }
 
 fn held(found: &Record) -> Held {

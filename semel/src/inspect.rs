@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::answer::Change;
 use crate::error::StoreError;
-use crate::key::Key;
+use crate::key::{Key, Scope};
 use crate::lease::Fence;
 use crate::outcome::Outcome;
 use crate::record::{Phase, Record};
@@ -89,6 +89,20 @@ impl Default for Query {
 }
 
 impl Query {
+    /// The key, if realm, principal and value are all named: then there is nothing to search.
+    ///
+    /// # Errors
+    /// Refused if they make no key.
+    pub fn whole_key(&self) -> Result<Option<Key>, StoreError> {
+        let Self { realm: Some(realm), principal: Some(principal), value: Some(value), .. } = self else {
+            return Ok(None);
+        };
+        let key = Scope::new(realm)
+            .and_then(|scope| scope.with_principal(principal))
+            .and_then(|scope| scope.key(value));
+        key.map(Some).map_err(|e| StoreError::refused("the query names no possible key").with_source(e))
+    }
+
     /// Whether a record is one of those asked for, wherever the page begins.
     pub fn matches(&self, record: &Record, now: Timestamp) -> bool {
         fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, found: &T) -> bool {
@@ -143,6 +157,18 @@ pub struct Stats {
     pub done: u64,
     /// That can be claimed again.
     pub released: u64,
+}
+
+impl Stats {
+    /// Counts one more record, which is in this phase.
+    pub fn count(&mut self, phase: Phase) {
+        *match phase {
+            Phase::Running => &mut self.running,
+            Phase::Held => &mut self.held,
+            Phase::Done => &mut self.done,
+            Phase::Released => &mut self.released,
+        } += 1;
+    }
 }
 
 #[async_trait]

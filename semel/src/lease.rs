@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 use tokio::sync::Notify;
 
+use crate::intent::Intent;
 use crate::key::Key;
 use crate::time::Timestamp;
 
@@ -107,12 +108,13 @@ pub struct Lease {
     attempt: u32,
     deadline: Timestamp,
     alarm: Option<Arc<Alarm>>,
+    memo: Option<Arc<Memo>>,
 }
 
 impl Lease {
     /// A lease as a store grants it.
     pub fn new(key: Key, token: Token, fence: Fence, attempt: u32, deadline: Timestamp) -> Self {
-        Self { key, token, fence, attempt, deadline, alarm: None }
+        Self { key, token, fence, attempt, deadline, alarm: None, memo: None }
     }
 
     /// The key.
@@ -159,11 +161,28 @@ impl Lease {
         }
     }
 
+    /// The same lease with a memo for the tier that passes it on.
+    pub(crate) fn with_memo(self, memo: Memo) -> Self {
+        Self { memo: Some(Arc::new(memo)), ..self }
+    }
+
+    pub(crate) fn memo(&self) -> Option<&Memo> {
+        self.memo.as_deref()
+    }
+
     /// The same lease with an alarm that tells its holder of the loss.
     pub(crate) fn with_alarm(self) -> (Self, Arc<Alarm>) {
         let alarm = Arc::<Alarm>::default();
         (Self { alarm: Some(Arc::clone(&alarm)), ..self }, alarm)
     }
+}
+
+/// What a tier wants to know about a lease when it is completed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Memo {
+    pub(crate) intent: Intent,
+    /// When retention is over.
+    pub(crate) expires_at: Timestamp,
 }
 
 /// Tells the holders of a lease of its loss.

@@ -46,13 +46,15 @@
 //! | `semel_settlements_total` | `store`, `answer` | ends of attempts: recorded, released, abandoned, superseded, pending, refused |
 //! | `semel_settle_seconds` | `store` | from the end of the work to the answer of the store |
 //! | `semel_leases_lost_total` | `store` | leases that could no longer be counted upon while their work ran |
+//! | `semel_hot_questions_total` | `store`, `answer` | what a hot store said to claims: hit, miss, failed, or aside if it was not asked |
 //! | `semel_http_requests_total` | `answer` | requests with a key: first, replayed, or the code of the refusal |
 //!
 //! # Where to look
 //!
 //! - To run work: [`Once`].
 //! - To make HTTP requests safe to retry: `http::IdempotencyLayer` (feature `http`, a default).
-//! - To keep records in Postgres: `PostgresStore` (feature `postgres`).
+//! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in Redis: `RedisStore` (feature `redis`).
+//! - To let Redis, or memory, answer repeats before Postgres: [`Tiered`].
 //! - To look into a store and settle a held key: [`Inspect`].
 //! - To write a store: [`backend::Backend`], and the suite in `semel::conformance` (feature `conformance`).
 //! - The rule itself: [`decide`].
@@ -77,13 +79,22 @@ pub mod backend;
 pub mod slot;
 pub mod verbs;
 mod memory;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod batch;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod clock;
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod codec;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod counted;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod tls;
 mod prune;
+mod tiered;
 mod policy;
 mod once;
 mod meter;
@@ -98,7 +109,7 @@ mod error;
 mod text;
 mod time;
 
-pub use answer::{Ack, Change, Claim, Held, LeaseLost, Void};
+pub use answer::{Ack, Change, Claim, Done, Held, LeaseLost, Remembered, Void};
 pub use ask::{Ask, Durability, Takeover};
 pub use error::StoreError;
 pub use fingerprint::{Fingerprint, FingerprintError};
@@ -114,7 +125,10 @@ pub use policy::{AfterCrash, Policy, PolicyError};
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use prune::{Pruner, Pruning, continuously_prune};
 pub use record::{Note, Owner, Phase, Record, State};
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisStore};
 pub use store::{Found, Prune, Store};
 pub use terms::{Terms, TermsError};
 pub use text::TextError;
+pub use tiered::{Hot, MemoryCache, Tiered};
 pub use time::Timestamp;

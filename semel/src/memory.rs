@@ -15,7 +15,7 @@ use crate::change::{Replace, Write};
 use crate::error::StoreError;
 use crate::inspect::{Cursor, Page, Query, Stats};
 use crate::key::{Key, Scope};
-use crate::record::{Phase, Record};
+use crate::record::Record;
 use crate::slot;
 use crate::store::Prune;
 use crate::time::Timestamp;
@@ -170,12 +170,7 @@ impl Backend for MemoryStore {
         let mut stats = Stats::default();
         for shard in &self.shared.shards {
             for record in shard.slots().values().flatten() {
-                match record.phase(now) {
-                    Phase::Running => stats.running += 1,
-                    Phase::Held => stats.held += 1,
-                    Phase::Done => stats.done += 1,
-                    Phase::Released => stats.released += 1,
-                }
+                stats.count(record.phase(now));
             }
         }
         Ok(stats)

@@ -74,6 +74,24 @@ impl Meter {
     }
 }
 
+/// What a hot store says.
+const RECALLS: [&str; 4] = ["hit", "miss", "failed", "aside"];
+
+/// The metrics of one hot store.
+pub(crate) struct HotMeter(Answers<4>);
+
+impl HotMeter {
+    /// Of a hot store of this name.
+    pub(crate) fn new(store: &'static str) -> Self {
+        Self(Answers::of("semel_hot_questions_total", store, RECALLS))
+    }
+
+    /// The hot store was asked about a claim, or not.
+    pub(crate) fn recall(&self, answer: &'static str) {
+        self.0.count(answer);
+    }
+}
+
 /// A lease was lost while its work ran.
 pub(crate) fn lease_lost(store: &'static str) {
     counter!("semel_leases_lost_total", "store" => store).increment(1);

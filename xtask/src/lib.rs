@@ -1,4 +1,4 @@
-//! The parts of `cargo xtask`, of which tests and benchmarks use [`servers`].
+//! The parts of `cargo xtask`, of which tests and benchmarks use [`servers`] and [`redis_servers`].
 
 pub mod step;
 
@@ -6,6 +6,7 @@ pub mod checks;
 pub mod tests;
 
 pub mod servers;
+pub mod redis_servers;
 
 mod find;
 mod postgres;

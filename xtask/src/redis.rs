@@ -7,7 +7,7 @@ pub(crate) const REDIS: Kind = Kind {
     name: "redis",
     variable: "SEMEL_TEST_REDIS_URL",
     package: "redis-server",
-    programs: &["redis-server"],
+    programs: &["redis-server", "redis-cli", "redis-benchmark"],
     folders: |_| Vec::new(),
     version,
     url,

@@ -123,15 +123,15 @@ impl Servers {
 
 /// The shell that owns the servers and their folder. It ends them when the pipe to it is closed, which the
 /// system does even for a process that is killed.
-struct Guardian {
+pub(crate) struct Guardian {
     shell: Child,
     output: BufReader<ChildStdout>,
-    folder: String,
+    pub(crate) folder: String,
 }
 
 impl Guardian {
     /// Waits until the servers are up.
-    fn ready(mut shell: Child) -> Result<Self> {
+    pub(crate) fn ready(mut shell: Child) -> Result<Self> {
         let output = shell.stdout.take().context("the guardian of the servers has no output")?;
         let mut guardian = Self { shell, output: BufReader::new(output), folder: String::new() };
         guardian.await_ready()?;
@@ -149,7 +149,7 @@ impl Guardian {
         bail!("could not start the servers: {}", format!("{line}{rest}").trim())
     }
 
-    fn order(&mut self, order: &str) -> Result<()> {
+    pub(crate) fn order(&mut self, order: &str) -> Result<()> {
         let pipe =
             self.shell.stdin.as_mut().context("the guardian of the servers takes no orders any more")?;
         writeln!(pipe, "{order}").context("could not write to the guardian of the servers")?;

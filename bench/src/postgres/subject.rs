@@ -74,8 +74,8 @@ impl Subject for Semel {
     }
 
     async fn replay(&self, key: &str) -> Result<()> {
-        let Claim::Done(outcome) = self.claim(key).await? else { bail!("{key} is not done") };
-        ensure!(outcome.body().is_some_and(|body| body.len() == BODY_BYTES), "{key} has another body");
+        let Claim::Done(done) = self.claim(key).await? else { bail!("{key} is not done") };
+        ensure!(done.outcome.body().is_some_and(|body| body.len() == BODY_BYTES), "{key} has another body");
         Ok(())
     }
 }

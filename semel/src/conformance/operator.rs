@@ -141,7 +141,9 @@ pub async fn a_resolved_key_is_replayed(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.peer.resolve(&ask.key, lost.fence(), &outcome(7), "seen at the bank").await;
     assert_eq!(change.expect("the store answers"), Change::Applied);
-    assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Done(recorded) if recorded == outcome(7)));
+    assert!(
+        matches!(on.claim(&takeover(&ask)).await, Claim::Done(recorded) if recorded.outcome == outcome(7))
+    );
     assert_eq!(on.store.complete(&lost, &outcome(1)).await.expect("the store answers"), Ack::Finished);
     let record = record(&*on.store, &ask.key).await;
     assert!(record.fence > lost.fence() && record.token != lost.token());

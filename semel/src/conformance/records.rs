@@ -16,7 +16,7 @@ async fn kept(on: &Subject, outcome: Outcome) {
     let (ask, lease) = on.running().await;
     assert_eq!(on.store.complete(&lease, &outcome).await.expect("the store answers"), Ack::Applied);
     let claim = on.peer.claim(&again(&ask)).await.expect("the store answers a claim");
-    assert!(matches!(&claim, Claim::Done(replayed) if *replayed == outcome), "{claim:?}");
+    assert!(matches!(&claim, Claim::Done(replayed) if replayed.outcome == outcome), "{claim:?}");
     assert_eq!(found(on, &ask.key).await.outcome(), Some(&outcome));
 }
 

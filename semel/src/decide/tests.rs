@@ -142,7 +142,7 @@ fn a_released_token_never_claims_again() {
 #[test]
 fn done_is_replayed() {
     let Claim::Done(replayed) = answer(&record(done()), &ask()) else { panic!("not replayed") };
-    assert_eq!(replayed, outcome(1));
+    assert_eq!(replayed.outcome, outcome(1));
     assert!(matches!(answer(&over(done()), &takeover()), Claim::Done(_)));
     assert!(matches!(answer(&record(done()), &same_token(ask())), Claim::Done(_)));
 }

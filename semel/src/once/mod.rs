@@ -256,9 +256,7 @@ impl Once {
                         None => self.start(lease, intent, copies, work).await.unwrap_or_else(interrupted),
                     };
                 }
-                Claim::Done(outcome) => {
-                    return Ok(Ran { value: outcome, replayed: true });
-                }
+                Claim::Done(done) => return Ok(Ran { value: done.outcome, replayed: true }),
                 Claim::Mismatch => return Err(RunError::Mismatch),
                 Claim::Late => {
                     let late = StoreError::unavailable("the claim reached the store too late");

@@ -16,14 +16,13 @@ mod side;
 mod transaction;
 mod session;
 mod errors;
-mod tls;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 pub use migrate::MigrationStatus;
 pub use options::PostgresOptions;
@@ -33,6 +32,7 @@ use crate::ask::Ask;
 use crate::backend::{Answers, Backend, Opened, Replaced, Written};
 use crate::batch::{Batcher, Lane};
 use crate::change::{Replace, Write};
+use crate::clock::HeardClock;
 use crate::error::StoreError;
 use crate::inspect::{Page, Query, Stats};
 use crate::key::Key;
@@ -78,15 +78,12 @@ struct Shared {
     batcher: Batcher<Committer>,
     operator: Operator,
     sweeper: Sweeper,
-    clock: Mutex<Option<(Timestamp, Instant)>>,
+    clock: HeardClock,
 }
 
 /// How long to pause before looking again at a row that somebody has locked.
 const LOCK_PAUSES: [Duration; 3] =
     [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30)];
-
-/// For how long the server's clock is told from the last time it was heard.
-const CLOCK_KEPT: Duration = Duration::from_secs(10);
 
 impl PostgresStore {
     /// Connects to the database of a URL, with the default options; see [`PostgresOptions::new`].
@@ -105,7 +102,7 @@ impl PostgresStore {
         let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
         let batcher = Batcher::start((0..options.connections).map(committer).collect());
         let sweeper = Sweeper::new(Arc::clone(&options));
-        let shared = Shared { options, batcher, operator, sweeper, clock: Mutex::new(None) };
+        let shared = Shared { options, batcher, operator, sweeper, clock: HeardClock::default() };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -191,17 +188,12 @@ impl PostgresStore {
         let answers = answers.collect();
         let now = match latest {
             Some(now) => {
-                *self.heard() = Some((now, Instant::now()));
+                self.shared.clock.hear(now);
                 now
             }
             None => self.clock().await?,
         };
         Ok(Answers { now, items: answers })
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Option<(Timestamp, Instant)>> {
-        // Nothing panics while the lock is held.
-        self.shared.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,13 +204,7 @@ impl Backend for PostgresStore {
     }
 
     async fn clock(&self) -> Result<Timestamp, StoreError> {
-        let heard = *self.heard();
-        if let Some((now, at)) = heard.filter(|(_, at)| at.elapsed() < CLOCK_KEPT) {
-            return Ok(now.after(at.elapsed()));
-        }
-        let now = self.shared.operator.clock().await?;
-        *self.heard() = Some((now, Instant::now()));
-        Ok(now)
+        self.shared.clock.or_ask(self.shared.operator.clock()).await
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

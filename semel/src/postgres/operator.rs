@@ -1,10 +1,6 @@
 //! What operators look at.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::errors;
 use super::id::Id;
@@ -12,29 +8,19 @@ use super::options::PostgresOptions;
 use super::row;
 use super::side::Side;
 use super::values::Span;
+use crate::counted::Counted;
 use crate::error::StoreError;
 use crate::inspect::{Cursor, Page, Query, Stats};
-use crate::key::Scope;
 use crate::time::Timestamp;
-
-/// A count is kept for this many times as long as it took, so that counting takes up a twentieth of one
-/// connection's time at most, however large the table.
-const COUNT_KEPT: u32 = 20;
 
 pub(super) struct Operator {
     side: Side,
-    counted: Mutex<Option<Counted>>,
-}
-
-struct Counted {
-    stats: Stats,
-    took: Duration,
-    at: Instant,
+    counted: Counted,
 }
 
 impl Operator {
     pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
-        Self { side: Side::new(options), counted: Mutex::new(None) }
+        Self { side: Side::new(options), counted: Counted::default() }
     }
 
     /// Makes sure that the server can be reached.
@@ -61,7 +47,7 @@ impl Operator {
 
     pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
         let after = query.after.as_ref().map(position).transpose()?;
-        let id = whole_key(query)?;
+        let id = query.whole_key()?.map(|key| Id::of(&key));
         let limit = i64::from(query.limit) + 1;
         let session = self.side.checked().await?;
         let statement = self.side.statement(include_str!("sql/scan.sql"));
@@ -96,33 +82,15 @@ impl Operator {
     }
 
     pub(super) async fn stats(&self) -> Result<Stats, StoreError> {
-        let mut counted = self.counted.lock().await;
-        if let Some(Counted { stats, .. }) =
-            counted.as_ref().filter(|counted| counted.at.elapsed() < counted.took * COUNT_KEPT)
-        {
-            return Ok(*stats);
-        }
-        let session = self.side.checked().await?;
-        let began = Instant::now();
-        let statement = self.side.statement(include_str!("sql/stats.sql"));
-        let row = session.client.query_one(&statement, &[]).await.map_err(errors::of_question)?;
-        let count = |at: usize| row.get::<_, i64>(at).unsigned_abs();
-        let stats = Stats { running: count(0), held: count(1), done: count(2), released: count(3) };
-        *counted = Some(Counted { stats, took: began.elapsed(), at: Instant::now() });
-        Ok(stats)
+        let count = async {
+            let session = self.side.checked().await?;
+            let statement = self.side.statement(include_str!("sql/stats.sql"));
+            let row = session.client.query_one(&statement, &[]).await.map_err(errors::of_question)?;
+            let count = |at: usize| row.get::<_, i64>(at).unsigned_abs();
+            Ok(Stats { running: count(0), held: count(1), done: count(2), released: count(3) })
+        };
+        self.counted.or_count(count).await
     }
-}
-
-/// The id, if the query names the whole key: then there is nothing to search.
-fn whole_key(query: &Query) -> Result<Option<Id>, StoreError> {
-    let Query { realm: Some(realm), principal: Some(principal), value: Some(value), .. } = query else {
-        return Ok(None);
-    };
-    let key = Scope::new(realm)
-        .and_then(|scope| scope.with_principal(principal))
-        .and_then(|scope| scope.key(value));
-    key.map(|key| Some(Id::of(&key)))
-        .map_err(|e| StoreError::refused("the query names no possible key").with_source(e))
 }
 
 /// A cursor is the last id of its page, in hexadecimal digits.

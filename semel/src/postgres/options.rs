@@ -10,8 +10,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresStore;
 use super::sql::Schema;
-use super::tls::{self, Trust};
 use crate::error::StoreError;
+use crate::tls::{self, Trust};
 
 /// How to reach a database, and what to use there.
 ///
@@ -85,7 +85,7 @@ impl PostgresOptions {
         }
         Ok(Self {
             config,
-            tls: tls::connector(trust, roots.as_deref())?,
+            tls: MakeRustlsConnect::new(tls::config(trust, roots.as_deref())?),
             schema: Schema::new(Schema::DEFAULT)?,
             connections: Self::DEFAULT_CONNECTIONS,
             timeout: Self::DEFAULT_TIMEOUT,

@@ -158,7 +158,7 @@ fn open(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now:
 fn claim_reply(claim: &Claim) -> Reply {
     match claim {
         Claim::Granted(lease) => Reply::Granted(lease.fence().get() as u8),
-        Claim::Done(outcome) => Reply::Done((outcome.status() - 200) as u8),
+        Claim::Done(done) => Reply::Done((done.outcome.status() - 200) as u8),
         Claim::Running { .. } => Reply::Running,
         Claim::Held(_) | Claim::Late => Reply::HeldOrLate,
         other => unreachable!("no request of the model is answered {other:?}"),

@@ -114,7 +114,7 @@ impl Load {
             let ask =
                 semel::Ask { key: Key::new("tests", key).unwrap(), token: Token::random(), ..now.clone() };
             let claim = store.claim(&ask).await.unwrap();
-            assert!(matches!(&claim, Claim::Done(done) if done == outcome), "{key}: {claim:?}");
+            assert!(matches!(&claim, Claim::Done(done) if done.outcome == *outcome), "{key}: {claim:?}");
         });
         join_all(replays).await;
     }
@@ -148,7 +148,7 @@ impl Shared {
                 assert!(ack.stands(), "{name}: {ack:?}");
                 self.acknowledged(name, outcome);
             }
-            Claim::Done(outcome) => self.acknowledged(name, outcome),
+            Claim::Done(done) => self.acknowledged(name, done.outcome),
             Claim::Running { .. } => {}
             other => panic!("{name}: {other:?}"),
         }

@@ -61,7 +61,9 @@ async fn nobody_waits_for_a_transaction_of_a_user() {
     })
     .await;
     for store in [&store, &other] {
-        assert!(matches!(store.claim(&takeover).await.unwrap(), Claim::Done(done) if done == outcome()));
+        assert!(
+            matches!(store.claim(&takeover).await.unwrap(), Claim::Done(done) if done.outcome == outcome())
+        );
         assert_eq!(store.renew(&lease, Duration::from_secs(30)).await.unwrap(), Ack::Finished);
         assert_eq!(store.complete(&lease, &outcome()).await.unwrap(), Ack::Repeated);
         assert_eq!(store.release(&lease).await.unwrap(), Ack::Finished);

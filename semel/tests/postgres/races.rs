@@ -135,7 +135,7 @@ async fn each_of_many_keys_is_run_once_and_replayed_to_all() {
         async move {
             for (key, winner) in &*winners {
                 let claim = store.claim(&ask(&store, &format!("key-{key}")).await).await.unwrap();
-                assert!(matches!(claim, Claim::Done(outcome) if outcome == by(*winner)));
+                assert!(matches!(claim, Claim::Done(done) if done.outcome == by(*winner)));
             }
         }
     })

@@ -140,7 +140,7 @@ async fn outcome_that_the_standby_may_not_have_is_not_acknowledged() {
     let ack = settled(async || store.complete(&lease, &outcome).await).await;
     assert_eq!(ack, Ack::Repeated);
     let claim = settled(async || store.claim(&repeat).await).await;
-    assert!(matches!(&claim, Claim::Done(done) if *done == outcome), "{claim:?}");
+    assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome), "{claim:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! TLS as the URL asks for it.
+//! TLS as the URL of a server asks for it.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,12 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::StoreError;
 
 /// How much of the server's certificate is checked. The words are those of libpq's `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(crate) enum Trust {
     /// `prefer` and `require`: encrypted, with whomever.
     Anybody,
     /// `verify-ca`: somebody with a certificate of a known authority.
@@ -25,8 +24,8 @@ pub(super) enum Trust {
     Host,
 }
 
-/// A connector that checks this much, against the authorities in a file or, without one, the system's.
-pub(super) fn connector(trust: Trust, roots: Option<&Path>) -> Result<MakeRustlsConnect, StoreError> {
+/// A client that checks this much, against the authorities in a file or, without one, the system's.
+pub(crate) fn config(trust: Trust, roots: Option<&Path>) -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -50,7 +49,7 @@ pub(super) fn connector(trust: Trust, roots: Option<&Path>) -> Result<MakeRustls
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Lenient { provider, chain: None }))
         }
     };
-    Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
+    Ok(config.with_no_client_auth())
 }
 
 fn authorities(file: Option<&Path>) -> Result<RootCertStore, StoreError> {

@@ -1,0 +1,237 @@
+//! Where servers are, from a URL.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+
+use crate::error::StoreError;
+use crate::tls::Trust;
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Address {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Address {
+    /// `host`, `host:port` or `[host]:port`; `None` if it is neither.
+    pub(super) fn parse(text: &str, default_port: u16) -> Option<Self> {
+        let (host, port) = match text.strip_prefix('[') {
+            Some(bracketed) => {
+                let (host, rest) = bracketed.split_once(']')?;
+                (host, rest.strip_prefix(':').or(rest.is_empty().then_some("")))
+            }
+            None => match text.rsplit_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, Some("")),
+            },
+        };
+        let port = match port? {
+            "" => default_port,
+            port => port.parse().ok()?,
+        };
+        (!host.is_empty()).then(|| Self::Tcp(host.to_owned(), port))
+    }
+}
+
+/// Who answers, and how to find out where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The first of these that answers; or the cluster that it is part of.
+    Servers(Vec<Address>),
+    /// The master of a service, as one of these sentinels knows it.
+    Sentinels { sentinels: Vec<Address>, service: String },
+}
+
+/// What a URL says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Url {
+    pub(super) place: Place,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: i64,
+    pub(super) tls: Option<(Trust, Option<PathBuf>)>,
+}
+
+impl Url {
+    /// Understands a URL; `RedisOptions::new` says which there are.
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| refused("it has no scheme"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut parameters = Parameters::parse(query)?;
+        let (secure, kind) = match scheme.strip_prefix("rediss") {
+            Some(kind) => (true, kind),
+            None => match scheme.strip_prefix("redis") {
+                Some(kind) => (false, kind),
+                None if scheme == "unix" => (false, "+unix"),
+                None => return Err(refused(&format!("the scheme {scheme:?} is not known"))),
+            },
+        };
+        if kind == "+unix" && !secure {
+            let place = Place::Servers(vec![Address::Unix(decoded(rest)?.into())]);
+            let Parameters { database, username, password, .. } = parameters;
+            return Ok(Self { place, username, password, database: database.unwrap_or(0), tls: None });
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (username, password) = login.split_once(':').unwrap_or((login, ""));
+        let given = |text: &str| -> Result<Option<String>, StoreError> {
+            if text.is_empty() { Ok(None) } else { decoded(text).map(Some) }
+        };
+        let default_port = if kind == "+sentinel" { 26_379 } else { 6_379 };
+        let hosts = hosts.split(',').map(|host| {
+            Address::parse(host, default_port).ok_or_else(|| refused(&format!("{host:?} is not a host")))
+        });
+        let hosts: Vec<Address> = hosts.collect::<Result<_, _>>()?;
+        let (place, database) = match kind {
+            "" | "+cluster" => (Place::Servers(hosts), path),
+            "+sentinel" => {
+                let (service, database) = path.split_once('/').unwrap_or((path, ""));
+                if service.is_empty() {
+                    return Err(refused("it names no service for the sentinels: …/SERVICE"));
+                }
+                (Place::Sentinels { sentinels: hosts, service: decoded(service)? }, database)
+            }
+            _ => return Err(refused(&format!("the scheme {scheme:?} is not known"))),
+        };
+        if !database.is_empty() {
+            parameters.set_database(database)?;
+        }
+        Ok(Self {
+            place,
+            username: given(username)?.or(parameters.username),
+            password: given(password)?.or(parameters.password),
+            database: parameters.database.unwrap_or(0),
+            tls: secure.then(|| (parameters.trust.unwrap_or(Trust::Host), parameters.roots)),
+        })
+    }
+}
+
+/// What follows the question mark.
+#[derive(Default)]
+struct Parameters {
+    database: Option<i64>,
+    username: Option<String>,
+    password: Option<String>,
+    trust: Option<Trust>,
+    roots: Option<PathBuf>,
+}
+
+impl Parameters {
+    fn parse(query: &str) -> Result<Self, StoreError> {
+        let mut parameters = Self::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "db" => parameters.set_database(value)?,
+                "user" => parameters.username = Some(decoded(value)?),
+                "pass" => parameters.password = Some(decoded(value)?),
+                "sslrootcert" => parameters.roots = Some(decoded(value)?.into()),
+                "sslmode" => {
+                    parameters.trust = Some(match value {
+                        "require" => Trust::Anybody,
+                        "verify-ca" => Trust::Authority,
+                        "verify-full" => Trust::Host,
+                        _ => {
+                            return Err(refused(&format!(
+                                "sslmode {value:?} is not one of require, verify-ca, verify-full"
+                            )));
+                        }
+                    });
+                }
+                _ => return Err(refused(&format!("the parameter {name:?} is not known"))),
+            }
+        }
+        Ok(parameters)
+    }
+
+    fn set_database(&mut self, text: &str) -> Result<(), StoreError> {
+        let number = text.parse().ok().filter(|number: &i64| *number >= 0);
+        self.database =
+            Some(number.ok_or_else(|| refused(&format!("{text:?} is not the number of a database")))?);
+        Ok(())
+    }
+}
+
+fn decoded(text: &str) -> Result<String, StoreError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|e| refused("a part of it is not text").with_source(e))
+}
+
+fn refused(why: &str) -> StoreError {
+    StoreError::refused(format!("the Redis URL is not understood: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp(host.to_owned(), port)
+    }
+
+    #[test]
+    fn every_kind_of_url_is_understood() {
+        let plain = Url::parse("redis://h").unwrap();
+        assert_eq!(plain.place, Place::Servers(vec![tcp("h", 6379)]));
+        assert_eq!((plain.database, plain.tls, plain.password), (0, None, None));
+
+        let secure =
+            Url::parse("rediss://me:p%40ss@h:7000/3?sslmode=verify-ca&sslrootcert=%2Fca.pem").unwrap();
+        assert_eq!(secure.place, Place::Servers(vec![tcp("h", 7000)]));
+        assert_eq!(secure.tls, Some((Trust::Authority, Some("/ca.pem".into()))));
+        assert_eq!((secure.username.as_deref(), secure.password.as_deref()), (Some("me"), Some("p@ss")));
+        assert_eq!(secure.database, 3);
+        assert_eq!(Url::parse("rediss://h").unwrap().tls, Some((Trust::Host, None)));
+
+        let socket = Url::parse("redis+unix:///run/redis.sock?db=2&pass=x").unwrap();
+        assert_eq!(socket.place, Place::Servers(vec![Address::Unix("/run/redis.sock".into())]));
+        assert_eq!((socket.database, socket.password.as_deref()), (2, Some("x")));
+        assert_eq!(Url::parse("unix:///a").unwrap().place, Place::Servers(vec![Address::Unix("/a".into())]));
+
+        let cluster = Url::parse("redis+cluster://:secret@a:1,[::1]:2,c").unwrap();
+        assert_eq!(cluster.place, Place::Servers(vec![tcp("a", 1), tcp("::1", 2), tcp("c", 6379)]));
+        assert_eq!((cluster.username, cluster.password.as_deref()), (None, Some("secret")));
+
+        let sentinels = Url::parse("rediss+sentinel://a,b:1/main/4?sslmode=require").unwrap();
+        let service = "main".to_owned();
+        let of = vec![tcp("a", 26_379), tcp("b", 1)];
+        assert_eq!(sentinels.place, Place::Sentinels { sentinels: of, service });
+        assert_eq!((sentinels.database, sentinels.tls), (4, Some((Trust::Anybody, None))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_nothing_is_given_away() {
+        let why = |url: &str| Url::parse(url).unwrap_err().to_string();
+        let understood = "store refused: the Redis URL is not understood: ";
+        for (url, said) in [
+            ("h", "it has no scheme"),
+            ("http://h", "the scheme \"http\" is not known"),
+            ("redis+ring://h", "the scheme \"redis+ring\" is not known"),
+            ("redis://h:port", "\"h:port\" is not a host"),
+            ("redis://u:secret@a,,b", "\"\" is not a host"),
+            ("redis://h/x", "\"x\" is not the number of a database"),
+            ("redis://h/-1", "\"-1\" is not the number of a database"),
+            ("redis+sentinel://h", "it names no service for the sentinels: …/SERVICE"),
+            (
+                "rediss://h?sslmode=perhaps",
+                "sslmode \"perhaps\" is not one of require, verify-ca, verify-full",
+            ),
+            ("redis://h?timeout=1", "the parameter \"timeout\" is not known"),
+        ] {
+            assert_eq!(why(url), format!("{understood}{said}"), "{url}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Batches over one connection at a time.
+
+use std::sync::Arc;
+
+use redis::{Cmd, Pipeline, ServerErrorKind, Value, cmd};
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::errors::{self, Elsewhere};
+use super::options::RedisOptions;
+use super::scripts;
+use super::session::{End, Session, within};
+use crate::batch::{self, Failed};
+use crate::error::StoreError;
+
+/// One command, about one name.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) command: Arc<Cmd>,
+    /// Whom it is about: what is asked about the same is answered in order.
+    pub(super) subject: u64,
+    /// Whether this server is asked only because another has sent us, while the slot moves.
+    pub(super) is_asking: bool,
+}
+
+/// What a server says to one command.
+pub(super) enum Said {
+    Answer(Value),
+    Elsewhere(Elsewhere),
+}
+
+/// Commits batches over one connection at a time: a pipeline of commands, each of which is applied on its own.
+pub(super) struct Committer {
+    options: Arc<RedisOptions>,
+    /// The server to which it belongs; else whichever the options lead to.
+    address: Option<Address>,
+    session: Option<Session>,
+    /// The other end of a connection that was lost, until it is known to be gone.
+    lost: Option<End>,
+}
+
+impl Committer {
+    pub(super) fn new(options: Arc<RedisOptions>, address: Option<Address>) -> Self {
+        Self { options, address, session: None, lost: None }
+    }
+
+    fn give_up(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.lost = Some(session.into_end());
+        }
+    }
+}
+
+impl batch::Committer for Committer {
+    type Question = Question;
+    type Answer = Said;
+    type Subject = u64;
+
+    fn subject(question: &Question) -> u64 {
+        question.subject
+    }
+
+    async fn connect(&mut self) -> Result<(), StoreError> {
+        if self.session.is_some() {
+            return Ok(());
+        }
+        let mut session = match &self.address {
+            Some(address) => Session::at(&self.options, address).await?,
+            None => Session::open(&self.options).await?,
+        };
+        if let Some(lost) = &self.lost {
+            let address = session.address.clone();
+            within(self.options.timeout, &address, session.bury(lost)).await?;
+            self.lost = None;
+        }
+        self.session = Some(session);
+        Ok(())
+    }
+
+    fn weight(question: &Question) -> usize {
+        question
+            .command
+            .args_iter()
+            .map(|arg| if let redis::Arg::Simple(bytes) = arg { bytes.len() } else { 0 })
+            .sum()
+    }
+
+    fn is_apart(_: &Question) -> bool {
+        false
+    }
+
+    async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Result<Said, StoreError>>, Failed> {
+        let Some(session) = &mut self.session else {
+            return Err(Failed::Again(StoreError::unavailable("there is no connection to Redis")));
+        };
+        let sent =
+            timeout(self.options.timeout, exchange(session, questions, self.options.replicas, &self.options));
+        match sent.await {
+            Ok(Ok(batch)) => {
+                if batch.is_demoted {
+                    // It takes no writes any more; another does, by now or soon.
+                    self.session = None;
+                }
+                Ok(batch.answers)
+            }
+            Ok(Err(error)) => {
+                let lost = format!("the connection to Redis at {} was lost", session.address);
+                self.give_up();
+                Err(Failed::Lost(StoreError::unavailable(lost).with_source(error)))
+            }
+            Err(_) => {
+                let silent =
+                    format!("Redis at {} did not answer in {:?}", session.address, self.options.timeout);
+                self.give_up();
+                Err(Failed::Lost(StoreError::unavailable(silent)))
+            }
+        }
+    }
+}
+
+struct Batch {
+    answers: Vec<Result<Said, StoreError>>,
+    /// Whether the server has become a replica.
+    is_demoted: bool,
+}
+
+/// Sends the questions, and once more those for which a script was missing.
+async fn exchange(
+    session: &mut Session,
+    questions: &[&Question],
+    replicas: u32,
+    options: &RedisOptions,
+) -> Result<Batch, redis::RedisError> {
+    let mut answers = ask(session, questions.iter().copied(), Vec::new()).await?;
+    let missing: Vec<usize> = (0..answers.len()).filter(|at| lacks_script(&answers[*at])).collect();
+    if !missing.is_empty() {
+        let load = scripts::all().map(|script| script.load()).into();
+        let again = ask(session, missing.iter().map(|at| questions[*at]), load).await?;
+        for (at, answer) in missing.into_iter().zip(again) {
+            answers[at] = answer;
+        }
+    }
+    let acknowledged = if replicas > 0 { wait(session, replicas, options).await? } else { 0 };
+    let is_demoted = answers.iter().any(|answer| refusal(answer) == Some(ServerErrorKind::ReadOnly));
+    let answers = answers.into_iter().map(|answer| match answer {
+        Value::ServerError(error) => errors::of_server(&error, &session.address).map(Said::Elsewhere),
+        _ if acknowledged < u64::from(replicas) => Err(StoreError::unknown(format!(
+            "{acknowledged} of {replicas} replicas of Redis at {} have it by now",
+            session.address
+        ))),
+        answer => Ok(Said::Answer(answer)),
+    });
+    Ok(Batch { answers: answers.collect(), is_demoted })
+}
+
+/// Sends questions after other commands, and returns the answers to the questions.
+async fn ask(
+    session: &mut Session,
+    questions: impl Iterator<Item = &Question>,
+    before: Vec<Cmd>,
+) -> Result<Vec<Value>, redis::RedisError> {
+    let mut pipeline = Pipeline::new();
+    let mut wanted = vec![false; before.len()];
+    for command in before {
+        pipeline.add_command(command);
+    }
+    for question in questions {
+        if question.is_asking {
+            pipeline.add_command(cmd("ASKING"));
+            wanted.push(false);
+        }
+        pipeline.add_command((*question.command).clone());
+        wanted.push(true);
+    }
+    let answers = session.send(&pipeline).await?;
+    Ok(answers.into_iter().zip(wanted).filter_map(|(answer, wanted)| wanted.then_some(answer)).collect())
+}
+
+/// How many replicas have everything that this server has done so far, of as many as are wanted.
+async fn wait(
+    session: &mut Session,
+    replicas: u32,
+    options: &RedisOptions,
+) -> Result<u64, redis::RedisError> {
+    let mut wait = Pipeline::new();
+    // It has to come back before the whole exchange is given up.
+    wait.cmd("WAIT").arg(replicas).arg((options.timeout / 2).as_millis() as u64);
+    let answer = session.send(&wait).await?.into_iter().next();
+    Ok(match answer {
+        Some(Value::Int(count)) => count.unsigned_abs(),
+        _ => 0,
+    })
+}
+
+fn refusal(answer: &Value) -> Option<ServerErrorKind> {
+    if let Value::ServerError(error) = answer { error.kind() } else { None }
+}
+
+fn lacks_script(answer: &Value) -> bool {
+    refusal(answer) == Some(ServerErrorKind::NoScript)
+}

@@ -1,0 +1,33 @@
+-- Creates the record of a claim if there is none, else shows the one that is there.
+--
+-- Key        the record
+-- Arguments  not_after; lease, retention and grace in microseconds; token; what is asked
+-- Returns    {now, 'late'}: it came after not_after
+--            {now, 'found', record}
+--            {now, 'created', fence, lease_until}
+
+local now = clock()
+if now > tonumber(ARGV[1]) then
+    return { now, 'late' }
+end
+local stored = redis.call('GET', KEYS[1])
+if stored then
+    return { now, 'found', stored }
+end
+local lease_until = now + ARGV[2]
+save(KEYS[1], {
+    state = 'R',
+    token = ARGV[5],
+    fence = now,
+    version = 1,
+    attempt = 1,
+    lease_until = lease_until,
+    heartbeat_at = now,
+    created_at = now,
+    updated_at = now,
+    expires_at = now + ARGV[3],
+    asked = ARGV[6],
+    note = '',
+    outcome = '',
+}, ARGV[4])
+return { now, 'created', now, lease_until }

@@ -1,0 +1,38 @@
+-- Writes as the owner where token and fence match a running record, else shows the one that is there.
+--
+-- Key        the record
+-- Arguments  token; fence, or nothing to match any; grace in microseconds; what is written, and with what:
+--            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and nothing,
+--            'abandon' and the note
+-- Returns    {now, 'applied'}
+--            {now, 'missing'}
+--            {now, 'found', record}
+
+local now = clock()
+local found = load(KEYS[1])
+if not found then
+    return { now, 'missing' }
+end
+local owned = found.state == 'R' and found.token == ARGV[1]
+    and (ARGV[2] == '' or found.fence == tonumber(ARGV[2]))
+if not owned then
+    return { now, 'found', found.stored }
+end
+if ARGV[4] == 'renew' then
+    found.lease_until = now + ARGV[5]
+    found.heartbeat_at = now
+elseif ARGV[4] == 'complete' then
+    found.state = 'D'
+    found.outcome = ARGV[5]
+elseif ARGV[4] == 'release' then
+    found.state = 'F'
+elseif ARGV[4] == 'abandon' then
+    found.lease_until = now
+    found.note = note(now, ARGV[5])
+else
+    error(ARGV[4] .. ' is not known here')
+end
+found.version = found.version + 1
+found.updated_at = now
+save(KEYS[1], found, ARGV[3])
+return { now, 'applied' }

@@ -1,0 +1,346 @@
+//! Records in Redis.
+
+mod options;
+mod address;
+mod nodes;
+mod committer;
+mod session;
+mod scripts;
+mod stored;
+mod name;
+mod scan;
+mod hot;
+mod errors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
+
+pub use options::RedisOptions;
+
+use crate::ask::Ask;
+use crate::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::batch::Lane;
+use crate::change::{Action, DraftState, Replace, Write};
+use crate::clock::HeardClock;
+use crate::counted::Counted;
+use crate::error::StoreError;
+use crate::inspect::{Page, Query, Stats};
+use crate::key::Key;
+use crate::lease::Fence;
+use crate::record::{Note, Record};
+use crate::store::Prune;
+use crate::text;
+use crate::time::Timestamp;
+use name::Name;
+use nodes::Nodes;
+use session::Server;
+
+/// Records in Redis: one Redis key for each, written by scripts that hold no rule, by the clock of Redis.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{Once, RedisStore};
+///
+/// let once = Once::new(RedisStore::connect("redis://localhost").await?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What it promises
+/// As much as Redis remembers. A **failover** forgets what the promoted replica had not got yet: keys that were granted
+/// are granted again, and recorded outcomes are lost. So do a flush, an eviction, and a restart without persistence. Where
+/// a double run costs money, put Redis before Postgres: [`Tiered`](crate::Tiered). docs/redis.md says more.
+///
+/// Questions of all callers go through a queue to a few connections, and what is queued when a connection is free is
+/// sent together. Clones share the queue and the connections.
+#[derive(Clone)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Arc<RedisOptions>,
+    nodes: Arc<Nodes>,
+    clock: HeardClock,
+    counted: Counted,
+}
+
+/// For how long Redis keeps a record that is over, so that it can still be listed.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl RedisStore {
+    /// Connects to the server of a URL, with the default options; see [`RedisOptions::new`].
+    ///
+    /// # Errors
+    /// Unavailable if no server can be reached, or only a replica; refused if it lets nobody in, or may evict
+    /// records.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        RedisOptions::new(url)?.connect().await
+    }
+
+    async fn with_options(options: RedisOptions) -> Result<Self, StoreError> {
+        let options = Arc::new(options);
+        let (nodes, server) = Nodes::find(Arc::clone(&options)).await?;
+        if !options.eviction_allowed {
+            warn(&server, options.replicas);
+        }
+        let (clock, counted) = (HeardClock::default(), Counted::default());
+        Ok(Self { shared: Arc::new(Shared { options, nodes: Arc::new(nodes), clock, counted }) })
+    }
+
+    /// Answers what is queued, takes nothing more, and closes the connections.
+    pub async fn close(&self) {
+        self.shared.nodes.close().await;
+    }
+
+    fn name(&self, key: &Key) -> Name {
+        Name::new(&self.shared.options.prefix, key)
+    }
+
+    /// What a script says to one command: its word, and what follows.
+    async fn run(&self, lane: Lane, name: &Name, command: Cmd) -> Result<Said, StoreError> {
+        let answer = self.shared.nodes.ask(lane, name, command).await?;
+        let Value::Array(parts) = answer else { return Err(other_answer()) };
+        let mut parts = parts.into_iter();
+        let now = Timestamp::from_micros(parse(parts.next().unwrap_or(Value::Nil))?);
+        self.shared.clock.hear(now);
+        let word = parse(parts.next().unwrap_or(Value::Nil))?;
+        Ok(Said { now, word, rest: parts.collect() })
+    }
+
+    /// Asks about each item, and returns the answers in their order.
+    async fn run_all<'a, I, T, F>(
+        &self,
+        items: &'a [I],
+        run: impl Fn(&'a I) -> F,
+    ) -> Result<Answers<T>, StoreError>
+    where
+        F: Future<Output = Result<(Timestamp, T), StoreError>>,
+    {
+        let answers = match items {
+            [item] => vec![run(item).await],
+            _ => join_all(items.iter().map(run)).await,
+        };
+        let latest = answers.iter().flatten().map(|(now, _)| *now).max();
+        let now = match latest {
+            Some(now) => now,
+            None => self.clock().await?,
+        };
+        Ok(Answers { now, items: answers.into_iter().map(|answer| Ok(answer?.1)).collect() })
+    }
+
+    async fn open_one(&self, ask: &Ask) -> Result<(Timestamp, Opened), StoreError> {
+        let name = self.name(&ask.key);
+        let mut command = scripts::OPEN.on(name.as_bytes());
+        command
+            .arg(ask.not_after.as_micros())
+            .arg(micros(ask.terms.lease()))
+            .arg(micros(ask.terms.retention()))
+            .arg(micros(GRACE))
+            .arg(ask.token.as_bytes())
+            .arg(stored::asked(&ask.intent, &ask.owner));
+        let said = self.run(Lane::Claim, &name, command).await?;
+        let opened = match &*said.word {
+            "created" => {
+                let (fence, lease_until) = said.grant()?;
+                Opened::Created { fence, lease_until }
+            }
+            "found" => Opened::Found(Box::new(said.record(ask.key.clone())?)),
+            "late" => Opened::Late,
+            _ => return Err(other_answer()),
+        };
+        Ok((said.now, opened))
+    }
+
+    async fn replace_one(&self, item: &Replace) -> Result<(Timestamp, Replaced), StoreError> {
+        let name = self.name(&item.key);
+        let draft = &item.draft;
+        let (state, outcome) = match &draft.state {
+            DraftState::Running => (stored::RUNNING, Vec::new()),
+            DraftState::Done(outcome) => (stored::DONE, stored::outcome(outcome)),
+            DraftState::Released => (stored::RELEASED, Vec::new()),
+        };
+        let mut command = scripts::REPLACE.on(name.as_bytes());
+        command
+            .arg(item.expected_token.as_bytes())
+            .arg(item.expected_version)
+            .arg(text_or_nothing(item.not_after.map(Timestamp::as_micros)))
+            .arg(micros(GRACE))
+            .arg(&[state])
+            .arg(draft.token.as_bytes())
+            .arg(draft.attempt)
+            .arg(stored::asked(&draft.intent, &draft.owner))
+            .arg(outcome)
+            .arg(micros(draft.lease))
+            .arg(text_or_nothing(draft.retention.map(micros)))
+            .arg(if draft.fresh { "fresh" } else { "" })
+            .arg(draft.note.as_deref().map(shortened).as_deref().unwrap_or_default());
+        let said = self.run(Lane::Claim, &name, command).await?;
+        let replaced = match &*said.word {
+            "applied" => {
+                let (fence, lease_until) = said.grant()?;
+                Replaced::Applied { fence, lease_until }
+            }
+            "changed" => Replaced::Changed,
+            "late" => Replaced::Late,
+            _ => return Err(other_answer()),
+        };
+        Ok((said.now, replaced))
+    }
+
+    async fn write_one(&self, item: &Write) -> Result<(Timestamp, Written), StoreError> {
+        let name = self.name(&item.key);
+        let (action, with) = match &item.action {
+            Action::Renew { lease, .. } => ("renew", micros(*lease).to_string().into_bytes()),
+            Action::Complete { outcome, .. } => ("complete", stored::outcome(outcome)),
+            Action::Release { .. } | Action::Void => ("release", Vec::new()),
+            Action::Abandon { note, .. } => ("abandon", shortened(note).as_bytes().to_vec()),
+        };
+        let mut command = scripts::WRITE.on(name.as_bytes());
+        command
+            .arg(item.token.as_bytes())
+            .arg(text_or_nothing(item.action.fence().map(Fence::get)))
+            .arg(micros(GRACE))
+            .arg(action)
+            .arg(with);
+        let said = self.run(Lane::Owner, &name, command).await?;
+        let written = match &*said.word {
+            "applied" => Written::Applied,
+            "missing" => Written::Unapplied(None),
+            "found" => Written::Unapplied(Some(Box::new(said.record(item.key.clone())?))),
+            _ => return Err(other_answer()),
+        };
+        Ok((said.now, written))
+    }
+
+    async fn read_one(&self, name: Name, key: Key) -> Result<(Timestamp, Option<Record>), StoreError> {
+        let said = self.run(Lane::Claim, &name, scripts::READ.on(name.as_bytes())).await?;
+        match &*said.word {
+            "found" => Ok((said.now, Some(said.record(key)?))),
+            "missing" => Ok((said.now, None)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// Removes a record that is still the one that was seen, and says whether it was.
+    async fn remove(&self, name: &Name, seen: &Record) -> Result<bool, StoreError> {
+        let mut command = scripts::REMOVE.on(name.as_bytes());
+        command.arg(seen.token.as_bytes()).arg(seen.version);
+        Ok(self.run(Lane::Claim, name, command).await?.word == "applied")
+    }
+
+    async fn ask_time(&self) -> Result<Timestamp, StoreError> {
+        let nodes = self.shared.nodes.all();
+        let node = nodes.first().ok_or_else(|| StoreError::unavailable("there is no server of Redis"))?;
+        let (seconds, micros): (u64, u64) = parse(node.ask(cmd("TIME")).await?)?;
+        Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
+    }
+}
+
+#[async_trait]
+impl Backend for RedisStore {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        self.shared.clock.or_ask(self.ask_time()).await
+    }
+
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
+        self.run_all(asks, |ask| self.open_one(ask)).await
+    }
+
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
+        self.run_all(items, |item| self.replace_one(item)).await
+    }
+
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
+        self.run_all(items, |item| self.write_one(item)).await
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
+        self.run_all(keys, |key| self.read_one(self.name(key), key.clone())).await
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        self.page(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.shared.counted.or_count(self.count()).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        self.sweep(prune).await
+    }
+}
+
+/// What a script says.
+struct Said {
+    now: Timestamp,
+    word: String,
+    rest: Vec<Value>,
+}
+
+impl Said {
+    fn grant(&self) -> Result<(Fence, Timestamp), StoreError> {
+        match &*self.rest {
+            [Value::Int(fence), Value::Int(until)] => {
+                Ok((Fence::new(fence.unsigned_abs()), Timestamp::from_micros(until.unsigned_abs())))
+            }
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn record(&self, key: Key) -> Result<Record, StoreError> {
+        match &*self.rest {
+            [Value::BulkString(stored)] => stored::record(stored, key),
+            _ => Err(other_answer()),
+        }
+    }
+}
+
+fn parse<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    from_redis_value(answer).map_err(|e| other_answer().with_source(e))
+}
+
+fn other_answer() -> StoreError {
+    StoreError::unknown("Redis answered another question")
+}
+
+/// A note as it is kept.
+fn shortened(note: &str) -> Arc<str> {
+    text::shorten(note, Note::MAX_BYTES)
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+fn text_or_nothing(number: Option<u64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// Says once what this server can lose.
+fn warn(server: &Server, replicas: u32) {
+    if !server.persists {
+        tracing::warn!("Redis has no append-only file: a restart forgets records, and their keys run again");
+    }
+    if server.replicas > 0 || server.is_cluster {
+        let waits = if replicas > 0 {
+            "makes that less likely, and does not rule it out"
+        } else {
+            "is not asked for"
+        };
+        tracing::warn!(
+            "Redis replicates asynchronously: a failover forgets what the promoted replica had not got, and those keys \
+             run again; waiting for replicas {waits}. Redis before Postgres (Tiered) loses nothing"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! What operators look at, and the sweep: `SCAN`, server by server.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use redis::cmd;
+
+use super::RedisStore;
+use super::name::{self, Name};
+use super::nodes::Node;
+use crate::backend::Backend;
+use crate::batch::Lane;
+use crate::error::StoreError;
+use crate::inspect::{Cursor, Page, Query, Stats};
+use crate::record::Record;
+use crate::store::Prune;
+use crate::time::Timestamp;
+
+/// About how many names are asked for at a time.
+const STRIDE: u32 = 500;
+/// After this many names a page ends, even if it has no record yet.
+const MAX_LOOKED_AT: usize = 10_000;
+
+/// A place in the walk over all names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Position {
+    /// Which server.
+    node: usize,
+    /// Where it is there, in a number of its own.
+    scan: u64,
+    /// What was shown of the names that follow from here, as they did not all fit onto the page.
+    shown: Vec<u64>,
+}
+
+impl Position {
+    /// The text of a cursor: the numbers, in hexadecimal digits.
+    fn cursor(&self) -> Cursor {
+        let shown = self.shown.iter().map(|hash| format!(".{hash:x}"));
+        Cursor::new(format!("{:x}.{:x}{}", self.node, self.scan, shown.collect::<String>()))
+    }
+
+    fn of(cursor: &Cursor) -> Option<Self> {
+        let numbers: Result<Vec<u64>, _> =
+            cursor.as_str().split('.').map(|digits| u64::from_str_radix(digits, 16)).collect();
+        let [node, scan, shown @ ..] = &*numbers.ok()? else { return None };
+        Some(Self { node: (*node).try_into().ok()?, scan: *scan, shown: shown.to_vec() })
+    }
+}
+
+/// A walk over the names of all records, or of those of a realm.
+struct Walk<'a> {
+    store: &'a RedisStore,
+    nodes: Vec<Arc<Node>>,
+    pattern: Vec<u8>,
+    at: Position,
+}
+
+impl<'a> Walk<'a> {
+    fn new(store: &'a RedisStore, realm: Option<&str>, at: Position) -> Self {
+        let pattern = name::pattern(&store.shared.options.prefix, realm);
+        Self { store, nodes: store.shared.nodes.all(), pattern, at }
+    }
+
+    /// The next names, and the place behind them; nothing at the end.
+    async fn look(&self, stride: u32) -> Result<Option<(Vec<Name>, Position)>, StoreError> {
+        let Some(node) = self.nodes.get(self.at.node) else { return Ok(None) };
+        let mut scan = cmd("SCAN");
+        scan.arg(self.at.scan).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(stride);
+        let answer = node.ask(scan).await?;
+        let (next, names): (u64, Vec<Vec<u8>>) = super::parse(answer)?;
+        let node = self.at.node + usize::from(next == 0);
+        let mut names: Vec<Name> = names.into_iter().map(Name::listed).collect();
+        names.retain(|name| !self.at.shown.contains(&name.digest()));
+        Ok(Some((names, Position { node, scan: next, shown: Vec::new() })))
+    }
+
+    fn is_over(&self) -> bool {
+        self.at.node >= self.nodes.len()
+    }
+
+    /// The records of some names, with the clock; those that have gone since are left out.
+    async fn records(&self, names: &[Name]) -> Result<Vec<(Name, Record, Timestamp)>, StoreError> {
+        let found = join_all(names.iter().map(|name| async {
+            let key = name.key(&self.store.shared.options.prefix)?;
+            let (now, record) = self.store.read_one(name.clone(), key).await?;
+            Ok(record.map(|record| (name.clone(), record, now)))
+        }))
+        .await;
+        found.into_iter().filter_map(Result::transpose).collect()
+    }
+}
+
+impl RedisStore {
+    pub(super) async fn page(&self, query: &Query) -> Result<Page, StoreError> {
+        let foreign = || StoreError::refused("the cursor is not from this store");
+        let at = query.after.as_ref().map(|cursor| Position::of(cursor).ok_or_else(foreign)).transpose()?;
+        let mut page = Page { now: self.clock().await?, records: Vec::new(), next: None };
+        if let Some(key) = query.whole_key()? {
+            let (now, found) = self.read_one(self.name(&key), key).await?;
+            page.records.extend(found.filter(|record| query.matches(record, now)));
+            return Ok(page);
+        }
+        let limit = query.limit as usize;
+        let mut walk = Walk::new(self, query.realm.as_deref(), at.unwrap_or_default());
+        let mut looked_at = 0;
+        // Also when there is no room any more: whether there is a next page is part of the answer.
+        while looked_at < MAX_LOOKED_AT {
+            // Names are listed a few at a time, and nobody can stop between them: about as many as have room.
+            let room = limit - page.records.len();
+            let Some((names, behind)) = walk.look(STRIDE.min(room.max(16) as u32)).await? else { break };
+            looked_at += names.len();
+            let found = walk.records(&names).await?;
+            let matching: Vec<_> =
+                found.into_iter().filter(|(_, record, now)| query.matches(record, *now)).collect();
+            if matching.len() <= room {
+                page.records.extend(matching.into_iter().map(|(_, record, _)| record));
+                walk.at = behind;
+            } else if page.records.is_empty() && room > 0 {
+                for (name, record, _) in matching.into_iter().take(room) {
+                    walk.at.shown.push(name.digest());
+                    page.records.push(record);
+                }
+            } else {
+                break;
+            }
+        }
+        page.next = (!walk.is_over()).then(|| walk.at.cursor());
+        Ok(page)
+    }
+
+    pub(super) async fn count(&self) -> Result<Stats, StoreError> {
+        let mut stats = Stats::default();
+        let mut walk = Walk::new(self, None, Position::default());
+        while let Some((names, behind)) = walk.look(STRIDE).await? {
+            for (_, record, now) in walk.records(&names).await? {
+                stats.count(record.phase(now));
+            }
+            walk.at = behind;
+        }
+        Ok(stats)
+    }
+
+    /// Redis removes expired records by itself, a while after; this removes some before that.
+    pub(super) async fn sweep(&self, prune: &Prune) -> Result<u64, StoreError> {
+        let mut walk = Walk::new(self, prune.realm.as_deref(), Position::default());
+        let mut removed = 0;
+        while removed < u64::from(prune.limit) {
+            let Some((names, behind)) = walk.look(STRIDE).await? else { break };
+            let over = self.about_to_go(&names).await?;
+            for (name, record, now) in walk.records(&over).await? {
+                if removed < u64::from(prune.limit) && record.is_expired(now) {
+                    removed += u64::from(self.remove(&name, &record).await?);
+                }
+            }
+            walk.at = behind;
+        }
+        Ok(removed)
+    }
+
+    /// Those that Redis will remove before long, and nobody has to be read for that.
+    async fn about_to_go(&self, names: &[Name]) -> Result<Vec<Name>, StoreError> {
+        let left = join_all(names.iter().map(|name| async {
+            let mut left = cmd("PTTL");
+            left.arg(name.as_bytes());
+            super::parse::<i64>(self.shared.nodes.ask(Lane::Claim, name, left).await?)
+        }))
+        .await;
+        let left: Result<Vec<i64>, StoreError> = left.into_iter().collect();
+        let grace = super::GRACE.as_millis() as i64;
+        let soon = names.iter().zip(left?).filter(|(_, left)| *left <= grace);
+        Ok(soon.map(|(name, _)| name.clone()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_leads_back_to_its_place() {
+        for at in [
+            Position::default(),
+            Position { node: 2, scan: u64::MAX, shown: Vec::new() },
+            Position { node: 0, scan: 7, shown: vec![1, u64::MAX] },
+        ] {
+            assert_eq!(Position::of(&at.cursor()), Some(at));
+        }
+        for bad in ["", "1", "x.1", "1.1.", "-1.2"] {
+            assert_eq!(Position::of(&Cursor::new(bad)), None, "{bad}");
+        }
+    }
+}

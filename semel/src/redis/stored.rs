@@ -1,0 +1,187 @@
+//! The stored form of a record; `lua/record.lua` says how its head is laid out.
+
+use bytes::{BufMut, Bytes};
+
+use crate::codec;
+use crate::error::StoreError;
+use crate::fingerprint::Fingerprint;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::lease::{Fence, Token};
+use crate::outcome::Outcome;
+use crate::record::{Note, Owner, Record, State};
+use crate::time::Timestamp;
+
+/// The one form that is known here.
+const FORMAT: u8 = 1;
+
+/// How a state is stored.
+pub(super) const RUNNING: u8 = b'R';
+pub(super) const DONE: u8 = b'D';
+pub(super) const RELEASED: u8 = b'F';
+
+/// What a claim asks, for as long as the record lives.
+pub(super) fn asked(intent: &Intent, owner: &Owner) -> Vec<u8> {
+    let mut bytes = intent_bytes(intent);
+    bytes.put_slice(owner.as_str().as_bytes());
+    bytes
+}
+
+/// An intent, with its length told by its parts.
+pub(super) fn intent_bytes(intent: &Intent) -> Vec<u8> {
+    let fingerprint = intent.fingerprint();
+    let mut bytes = Vec::with_capacity(64 + intent.operation().len() + intent.resource().len());
+    bytes.put_u8(fingerprint.version());
+    bytes.put_slice(fingerprint.as_bytes());
+    for text in [intent.operation(), intent.resource()] {
+        // Within limits that the intent checked when it was made.
+        bytes.put_u16(text.len() as u16);
+        bytes.put_slice(text.as_bytes());
+    }
+    bytes
+}
+
+/// An outcome: status, subtype, headers, whether there is a body, and the body.
+pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
+    let headers = codec::encode(outcome);
+    let body = outcome.body();
+    let mut bytes = Vec::with_capacity(16 + headers.len() + body.map_or(0, Bytes::len));
+    bytes.put_u16(outcome.status());
+    // A subtype is never empty, and never this long.
+    let subtype = outcome.subtype().unwrap_or_default();
+    bytes.put_u8(subtype.len() as u8);
+    bytes.put_slice(subtype.as_bytes());
+    bytes.put_u32(headers.len() as u32);
+    bytes.put_slice(&headers);
+    bytes.put_u8(body.is_some().into());
+    bytes.put_slice(body.map_or(&[], |body| body));
+    bytes
+}
+
+/// The record that these bytes stand for.
+///
+/// # Errors
+/// Corrupt if they stand for none, or were written by a newer version.
+pub(super) fn record(stored: &[u8], key: Key) -> Result<Record, StoreError> {
+    let mut rest = Reader(stored);
+    let format = rest.u8()?;
+    if format != FORMAT {
+        return Err(StoreError::corrupt(format!("the stored record has format {format}, not {FORMAT}")));
+    }
+    let state = rest.u8()?;
+    let token = Token::from_bytes(rest.array()?);
+    let fence = Fence::new(rest.u64()?);
+    let version = rest.u64()?;
+    let attempt = rest.u64()?.try_into().map_err(|e| corrupt("attempt", e))?;
+    let [lease_until, heartbeat_at, created_at, updated_at, expires_at] =
+        [rest.moment()?, rest.moment()?, rest.moment()?, rest.moment()?, rest.moment()?];
+    let (asked_bytes, note_bytes) = (rest.u16()?, rest.u16()?);
+    let mut asked = Reader(rest.bytes(asked_bytes.into())?);
+    let mut note = Reader(rest.bytes(note_bytes.into())?);
+    let state = match state {
+        RUNNING => State::Running,
+        RELEASED => State::Released,
+        // What is done is not written to any more.
+        DONE => State::Done { outcome: parse_outcome(rest.0)?, finished_at: updated_at },
+        other => return Err(StoreError::corrupt(format!("the state {other:#04x} is not known here"))),
+    };
+    let intent = parse_intent(&mut asked)?;
+    let owner = Owner::new(asked.rest_as_text("owner")?);
+    let note = match note.0 {
+        [] => None,
+        _ => Some(Note::new(note.moment()?, note.rest_as_text("note")?)),
+    };
+    Ok(Record {
+        key,
+        intent,
+        state,
+        version,
+        token,
+        fence,
+        attempt,
+        owner,
+        lease_until,
+        heartbeat_at,
+        created_at,
+        updated_at,
+        expires_at,
+        note,
+    })
+}
+
+pub(super) fn parse_intent(bytes: &mut Reader<'_>) -> Result<Intent, StoreError> {
+    let version = bytes.u8()?;
+    let fingerprint =
+        Fingerprint::from_stored(version, &bytes.array::<32>()?).map_err(|e| corrupt("fingerprint", e))?;
+    let operation = bytes.text("operation")?;
+    let resource = bytes.text("resource")?;
+    Intent::new(operation, resource, fingerprint).map_err(|e| corrupt("intent", e))
+}
+
+pub(super) fn parse_outcome(bytes: &[u8]) -> Result<Outcome, StoreError> {
+    let mut rest = Reader(bytes);
+    let mut outcome = Outcome::new(rest.u16()?).map_err(|e| corrupt("status", e))?;
+    let subtype_bytes = rest.u8()?;
+    let subtype = Reader(rest.bytes(subtype_bytes.into())?).rest_as_text("subtype")?;
+    if !subtype.is_empty() {
+        outcome = outcome.with_subtype(subtype).map_err(|e| corrupt("subtype", e))?;
+    }
+    let header_bytes = rest.u32()?;
+    outcome = codec::decode(rest.bytes(header_bytes as usize)?, outcome)?;
+    match rest.u8()? {
+        0 => Ok(outcome.without_body()),
+        _ => outcome.with_body(Bytes::copy_from_slice(rest.0)).map_err(|e| corrupt("body", e)),
+    }
+}
+
+fn corrupt(what: &str, why: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::corrupt(format!("the stored {what} breaks a rule")).with_source(why)
+}
+
+/// Bytes that are read from the front.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], StoreError> {
+        let (front, rest) = self
+            .0
+            .split_at_checked(count)
+            .ok_or_else(|| StoreError::corrupt("what is stored ends too early"))?;
+        self.0 = rest;
+        Ok(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
+        let front = self.bytes(N)?;
+        front.try_into().map_err(|e| corrupt("length", e))
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, StoreError> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, StoreError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, StoreError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, StoreError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(super) fn moment(&mut self) -> Result<Timestamp, StoreError> {
+        self.u64().map(Timestamp::from_micros)
+    }
+
+    fn text(&mut self, what: &str) -> Result<&'a str, StoreError> {
+        let length = self.u16()?;
+        Reader(self.bytes(length.into())?).rest_as_text(what)
+    }
+
+    fn rest_as_text(&self, what: &str) -> Result<&'a str, StoreError> {
+        std::str::from_utf8(self.0).map_err(|e| corrupt(what, e))
+    }
+}

@@ -1,0 +1,232 @@
+//! A durable store that decides, and a hot one before it that remembers.
+
+mod hot;
+mod front;
+mod breaker;
+mod cache;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+pub use cache::MemoryCache;
+pub use hot::Hot;
+
+use crate::answer::{Ack, Change, Claim, Done, Remembered, Void};
+use crate::ask::Ask;
+use crate::decide;
+use crate::error::StoreError;
+use crate::inspect::{Inspect, Page, Query, Stats};
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::lease::{Fence, Lease, Memo, Token};
+use crate::outcome::Outcome;
+use crate::record::Record;
+use crate::store::{Found, Prune, Store};
+use crate::time::Timestamp;
+use front::Front;
+
+/// A durable store that decides, and a hot one before it that remembers: Redis before Postgres, or memory before
+/// either.
+///
+/// The hot store is believed in one case only: when it says that a key is *done*, because that never changes. Everything
+/// else is asked of the durable store, and every grant is its own. So a hot store that was flushed, restarted or
+/// lags behind costs time, and neither a second run nor a stuck key. One that is slow or dead is put aside, and tried
+/// again before long.
+///
+/// ```no_run
+/// # #[cfg(all(feature = "redis", feature = "postgres"))]
+/// # async fn connect() -> Result<(), semel::StoreError> {
+/// use semel::{Once, PostgresStore, RedisOptions, Tiered};
+///
+/// // As it only remembers, it may also forget.
+/// let hot = RedisOptions::new("redis://cache")?.with_eviction_allowed().connect().await?;
+/// let durable = PostgresStore::connect("postgres://db/app").await?;
+/// let once = Once::new(Tiered::new(hot, durable));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What is where
+/// An outcome is recorded in the durable store, and answered; then it goes to the hot store, in the background. If it
+/// does not get there, the first repeat that asks the durable store brings it. It stays for at most
+/// [`Tiered::DEFAULT_RETENTION`], and never for longer than in the durable store.
+///
+/// `find`, `list` and the like show what the durable store has. `forget` and `reset` reach both, the durable one first.
+/// What they cannot reach is a [`MemoryCache`] *of another process*: there a forgotten outcome may be replayed until its
+/// time is over. The same holds if Redis fails over in the very moment and comes back with an older state.
+///
+/// Clones share everything.
+pub struct Tiered<H, D> {
+    front: Arc<Front<H>>,
+    durable: Arc<D>,
+}
+
+impl<H, D> Clone for Tiered<H, D> {
+    fn clone(&self) -> Self {
+        Self { front: Arc::clone(&self.front), durable: Arc::clone(&self.durable) }
+    }
+}
+
+impl<H: Hot, D: Store> Tiered<H, D> {
+    /// For how long the hot store remembers an outcome, unless set.
+    pub const DEFAULT_RETENTION: Duration = Duration::from_secs(3_600);
+    /// For how long an answer of the hot store is waited for, unless set.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+
+    /// The hot store before the durable one.
+    pub fn new(hot: H, durable: D) -> Self {
+        Self::with_limits(hot, durable, Self::DEFAULT_RETENTION, Self::DEFAULT_TIMEOUT)
+    }
+
+    /// The same with limits of one's own: for how long the hot store remembers an outcome at most, and for how long its
+    /// answer is waited for.
+    pub fn with_limits(hot: H, durable: D, retention: Duration, timeout: Duration) -> Self {
+        Self { front: Arc::new(Front::new(hot, retention, timeout)), durable: Arc::new(durable) }
+    }
+
+    /// The store that remembers.
+    pub fn hot(&self) -> &H {
+        &self.front.hot
+    }
+
+    /// The store that decides.
+    pub fn durable(&self) -> &D {
+        &self.durable
+    }
+
+    /// Waits until nothing is on its way to the hot store.
+    pub async fn drain(&self) {
+        self.front.drain().await;
+    }
+
+    /// Lets the hot store know of an outcome that the durable one has shown in answer to a question of that time.
+    async fn plant(&self, key: &Key, intent: Intent, done: Done, asked: Instant) {
+        // Without the time nobody knows for how long. It has just been heard, so this is no question.
+        if let Ok(now) = self.durable.now().await {
+            let left = done.expires_at.since(now);
+            self.front.plant(key, Remembered { intent, done }, left, asked);
+        }
+    }
+
+    /// Lets the hot store forget everything about a key up to now.
+    async fn bury(&self, key: &Key, seen: Fence) -> Result<(), StoreError> {
+        let now = self.durable.now().await?;
+        self.front.bury(key, Fence::next(Some(seen), now)).await
+    }
+}
+
+#[async_trait]
+impl<H: Hot, D: Store> Store for Tiered<H, D> {
+    fn name(&self) -> &'static str {
+        "tiered"
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.durable.now().await
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
+        if let Some(found) = self.front.recall(&ask.key).await {
+            return Ok(decide::remembered(&found, ask));
+        }
+        let asked = Instant::now();
+        Ok(match self.durable.claim(ask).await? {
+            Claim::Done(done) => {
+                self.plant(&ask.key, ask.intent.clone(), done.clone(), asked).await;
+                Claim::Done(done)
+            }
+            Claim::Granted(lease) => {
+                // Retention and lease began together, and the one is not shorter than the other.
+                let rest = ask.terms.retention() - ask.terms.lease();
+                let memo = Memo { intent: ask.intent.clone(), expires_at: lease.deadline().after(rest) };
+                Claim::Granted(lease.with_memo(memo))
+            }
+            other => other,
+        })
+    }
+
+    async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError> {
+        self.durable.renew(lease, length).await
+    }
+
+    async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
+        let asked = Instant::now();
+        let ack = self.durable.complete(lease, outcome).await?;
+        if ack.stands()
+            && let Some(Memo { intent, expires_at }) = lease.memo()
+        {
+            let done = Done { outcome: outcome.clone(), fence: lease.fence(), expires_at: *expires_at };
+            self.plant(lease.key(), intent.clone(), done, asked).await;
+        }
+        Ok(ack)
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<Ack, StoreError> {
+        self.durable.release(lease).await
+    }
+
+    async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        self.durable.abandon(lease, reason).await
+    }
+
+    async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
+        self.durable.void(key, token, not_after).await
+    }
+
+    async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.durable.find(key).await
+    }
+
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
+        self.durable.find_many(keys).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        self.durable.prune(prune).await
+    }
+}
+
+#[async_trait]
+impl<H: Hot, D: Inspect> Inspect for Tiered<H, D> {
+    async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        self.durable.list(query).await
+    }
+
+    async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
+        self.durable.stale(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.durable.stats().await
+    }
+
+    async fn resolve(
+        &self,
+        key: &Key,
+        seen: Fence,
+        outcome: &Outcome,
+        reason: &str,
+    ) -> Result<Change, StoreError> {
+        self.durable.resolve(key, seen, outcome, reason).await
+    }
+
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        let change = self.durable.reset(key, seen, reason).await?;
+        if change == Change::Applied {
+            self.bury(key, seen).await?;
+        }
+        Ok(change)
+    }
+
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        let change = self.durable.forget(key, seen, reason).await?;
+        // A key that is missing may have been forgotten before, and the hot store did not hear of it.
+        if matches!(change, Change::Applied | Change::Missing) {
+            self.bury(key, seen).await?;
+        }
+        Ok(change)
+    }
+}

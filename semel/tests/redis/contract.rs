@@ -1,0 +1,23 @@
+//! The contract of every store, kept on Redis.
+
+use std::time::Duration;
+
+use semel::conformance::{self, Subject};
+
+use crate::place::Place;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_keeps_every_promise() {
+    let place = Place::shared();
+    // Two stores have connections of their own, like two processes. A slow machine must not end a lease within a
+    // step.
+    let subject =
+        Subject::new(place.store().await).with_peer(place.store().await).with_lease(Duration::from_secs(1));
+    conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_primitives_of_redis_keep_every_promise() {
+    let store = Place::shared().store().await;
+    conformance::check_backend(store).await.unwrap_or_else(|broken| panic!("{broken}"));
+}

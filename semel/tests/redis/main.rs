@@ -1,0 +1,6 @@
+//! The store on a real Redis.
+
+mod place;
+
+mod contract;
+mod cluster;
