@@ -1,9 +1,11 @@
 //! Benchmarks of semel: `cargo run -p bench --release -- --help`.
 
+mod caller;
 mod http;
 mod load;
 mod memory;
 mod postgres;
+mod redis;
 mod report;
 mod server;
 
@@ -24,6 +26,8 @@ enum What {
     Memory(memory::Args),
     /// Claim + complete, replay, log bytes, prune and size on Postgres, beside two references
     Postgres(postgres::Args),
+    /// Claim + complete and replay on Redis beside redis-benchmark, and Redis before Postgres when it dies
+    Redis(redis::Args),
     /// The layer around an axum app: what it costs in memory, and on Postgres beside cratestack-axum
     Http(http::Args),
     /// One of the apps that `http` measures, in a process of its own
@@ -35,6 +39,7 @@ fn main() -> Result<()> {
     match Args::parse().what {
         What::Memory(args) => memory::run(&args),
         What::Postgres(args) => postgres::run(&args),
+        What::Redis(args) => redis::run(&args),
         What::Http(args) => http::run(&args),
         What::Serve(side) => http::serve(&side),
     }

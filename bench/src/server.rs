@@ -60,6 +60,15 @@ impl Server {
         Ok((row.get(0), row.get(1)))
     }
 
+    /// How many transactions there were so far, this question's included.
+    pub(crate) async fn transactions(&self) -> Result<i64> {
+        // Backends report what they did when they have been idle for a second at the latest.
+        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+        let question =
+            "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()";
+        Ok(self.client.query_one(question, &[]).await?.get(0))
+    }
+
     pub(crate) async fn run(&self, script: &str) -> Result<()> {
         self.client.batch_execute(script).await.with_context(|| script.to_owned())
     }

@@ -130,5 +130,5 @@ pub use redis::{RedisOptions, RedisStore};
 pub use store::{Found, Prune, Store};
 pub use terms::{Terms, TermsError};
 pub use text::TextError;
-pub use tiered::{Hot, MemoryCache, Tiered};
+pub use tiered::{Hot, MemoryCache, Rank, Tiered};
 pub use time::Timestamp;

@@ -9,16 +9,13 @@ use async_trait::async_trait;
 use cratestack_core::{IdempotencyStore, ReservationOutcome};
 use cratestack_sqlx::SqlxIdempotencyStore;
 use cratestack_sqlx::sqlx::pool::PoolOptions;
-use semel::{
-    Ack, Ask, Claim, Durability, Intent, Key, Outcome, Owner, PostgresOptions, PostgresStore, Store,
-    Takeover, Terms, Token,
-};
+use semel::{PostgresOptions, PostgresStore, Token};
 use tokio_postgres::{Client, NoTls, Statement};
+
+use crate::caller::{BODY_BYTES, Caller};
 
 /// How many connections those have that hold one for each call.
 pub(super) const POOL: usize = 16;
-/// As large as a small JSON answer.
-pub(super) const BODY_BYTES: usize = 200;
 
 /// Somebody who makes operations idempotent.
 #[async_trait]
@@ -32,31 +29,15 @@ pub(super) trait Subject: Send + Sync + 'static {
     async fn replay(&self, key: &str) -> Result<()>;
 }
 
-pub(super) struct Semel {
-    pub(super) store: PostgresStore,
-    intent: Intent,
-}
+/// semel, with a schema of its own.
+pub(super) type Semel = Caller<PostgresStore>;
 
 impl Semel {
     pub(super) async fn connect(url: &str, connections: usize, schema: &str) -> Result<Self> {
         let options = PostgresOptions::new(url)?.with_schema(schema)?.with_connections(connections)?;
         let store = options.connect().await?;
         store.migrate().await?;
-        Ok(Self { store, intent: Intent::of("POST /charges", "", &1)? })
-    }
-
-    pub(super) async fn claim(&self, key: &str) -> Result<Claim> {
-        let ask = Ask {
-            key: Key::new("bench", key)?,
-            intent: self.intent.clone(),
-            token: Token::random(),
-            owner: Owner::new("bench-1"),
-            terms: Terms::DEFAULT,
-            takeover: Takeover::Never,
-            durability: Durability::Full,
-            not_after: self.store.now().await?.after(Duration::from_secs(60)),
-        };
-        Ok(self.store.claim(&ask).await?)
+        Self::new(store)
     }
 }
 
@@ -67,16 +48,11 @@ impl Subject for Semel {
     }
 
     async fn first(&self, key: &str) -> Result<()> {
-        let Claim::Granted(lease) = self.claim(key).await? else { bail!("{key} was not granted") };
-        let outcome = Outcome::new(200)?.with_body(vec![b'x'; BODY_BYTES])?;
-        ensure!(self.store.complete(&lease, &outcome).await? == Ack::Applied, "{key} was not completed");
-        Ok(())
+        Caller::first(self, key).await
     }
 
     async fn replay(&self, key: &str) -> Result<()> {
-        let Claim::Done(done) = self.claim(key).await? else { bail!("{key} is not done") };
-        ensure!(done.outcome.body().is_some_and(|body| body.len() == BODY_BYTES), "{key} has another body");
-        Ok(())
+        Caller::replay(self, key).await
     }
 }
 

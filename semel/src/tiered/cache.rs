@@ -9,7 +9,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
-use super::hot::Hot;
+use super::hot::{Hot, Rank};
 use crate::answer::Remembered;
 use crate::error::StoreError;
 use crate::key::Key;
@@ -37,8 +37,14 @@ struct Entry {
 }
 
 struct Buried {
-    fence: Fence,
+    rank: Rank,
     until: Instant,
+}
+
+impl Entry {
+    fn rank(&self) -> Rank {
+        Rank { fence: self.remembered.done.fence, forgotten: false }
+    }
 }
 
 /// An entry weighs as many bytes as it takes up, roughly.
@@ -90,14 +96,13 @@ impl Hot for MemoryCache {
         kept: Duration,
         _within: Duration,
     ) -> Result<(), StoreError> {
-        let fence = remembered.done.fence;
+        let now = Instant::now();
+        let entry = Entry { remembered: Arc::new(remembered.clone()), until: now + kept };
         // Held until the entry is there: a burial comes either before it, and is seen, or after it, and removes it.
         let buried = self.buried();
-        let forgotten =
-            buried.get(key).is_some_and(|buried| fence <= buried.fence && Instant::now() < buried.until);
-        let newer = self.shared.entries.peek(key).is_some_and(|entry| entry.remembered.done.fence > fence);
-        if !forgotten && !newer {
-            let entry = Entry { remembered: Arc::new(remembered.clone()), until: Instant::now() + kept };
+        let forgotten = buried.get(key).filter(|buried| now < buried.until).map(|buried| buried.rank);
+        let there = self.shared.entries.peek(key).map(|there| there.rank()).max(forgotten);
+        if there <= Some(entry.rank()) {
             self.shared.entries.insert(key.clone(), entry);
         }
         drop(buried);
@@ -108,9 +113,10 @@ impl Hot for MemoryCache {
         let mut buried = self.buried();
         let now = Instant::now();
         buried.retain(|_, buried| now < buried.until);
-        let fence = buried.get(key).map_or(fence, |earlier| earlier.fence.max(fence));
-        buried.insert(key.clone(), Buried { fence, until: now + kept });
-        if self.shared.entries.peek(key).is_some_and(|entry| entry.remembered.done.fence <= fence) {
+        let rank = Rank { fence, forgotten: true };
+        let rank = buried.get(key).map_or(rank, |earlier| earlier.rank.max(rank));
+        buried.insert(key.clone(), Buried { rank, until: now + kept });
+        if self.shared.entries.peek(key).is_some_and(|entry| entry.rank() <= rank) {
             self.shared.entries.remove(key);
         }
         Ok(())

@@ -15,8 +15,7 @@ use crate::lease::Fence;
 /// # Contract
 /// - It may forget anything at any time.
 /// - It remembers nothing for longer than it was told to.
-/// - Of two things about one key, the one with the higher fence stays; of a done and a forgotten one with the same
-///   fence, the forgotten one.
+/// - Of two things about one key, the one with the higher [`Rank`] stays.
 /// - What it cannot read is nothing.
 #[async_trait]
 pub trait Hot: Send + Sync + 'static {
@@ -38,6 +37,16 @@ pub trait Hot: Send + Sync + 'static {
 
     /// Forgets what has this fence or a lower one, and remembers for so long that it has.
     async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError>;
+}
+
+/// What is newer of two things that are remembered of one key: what has the higher fence, and of two with the same fence
+/// the one that says that the key was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank {
+    /// The fence of the attempt; or one that is as high as any that was forgotten.
+    pub fence: Fence,
+    /// Whether it was forgotten, or is done.
+    pub forgotten: bool,
 }
 
 /// A shared hot store is one.

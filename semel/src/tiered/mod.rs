@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub use cache::MemoryCache;
-pub use hot::Hot;
+pub use hot::{Hot, Rank};
 
 use crate::answer::{Ack, Change, Claim, Done, Remembered, Void};
 use crate::ask::Ask;

@@ -4,12 +4,15 @@
 //! crashes, a lease that is over at any moment, purge, reconcile. What the store does and what the verbs make of
 //! its answers is the production code: `slot`, `decide`, `verbs`. Every small deviation must be found out.
 //!
+//! The tier of two stores is a model of its own, in `tier`.
+//!
 //! The configurations of up to three million states are searched to their end here; `SEMEL_MODEL=all` searches all.
 
 mod mutants;
 mod protocol;
 mod state;
 mod store;
+mod tier;
 
 use stateright::{Checker, HasDiscoveries, Model};
 

@@ -19,28 +19,29 @@ use super::state::{Message, Op, Reply, Row, Stage, State};
 /// The token of an operator.
 pub(crate) const OPERATOR: u8 = 99;
 
-const LONG_AGO: Timestamp = Timestamp::from_micros(0);
-const FAR_AHEAD: Timestamp = Timestamp::from_micros(1 << 60);
+pub(crate) const LONG_AGO: Timestamp = Timestamp::from_micros(0);
+pub(crate) const FAR_AHEAD: Timestamp = Timestamp::from_micros(1 << 60);
 
-static KEY: LazyLock<Key> = LazyLock::new(|| Key::new("model", "key").expect("a valid key"));
-static INTENT: LazyLock<Intent> = LazyLock::new(|| Intent::of("run", "", &()).expect("a valid intent"));
-static OWNER: LazyLock<Owner> = LazyLock::new(|| Owner::new("model"));
+pub(crate) static KEY: LazyLock<Key> = LazyLock::new(|| Key::new("model", "key").expect("a valid key"));
+pub(crate) static INTENT: LazyLock<Intent> =
+    LazyLock::new(|| Intent::of("run", "", &()).expect("a valid intent"));
+pub(crate) static OWNER: LazyLock<Owner> = LazyLock::new(|| Owner::new("model"));
 
 /// Each fence is a moment later than the one before, as if the clock had moved on.
 fn now(state: &State) -> Timestamp {
     Timestamp::from_micros(u64::from(state.last_fence) + 1)
 }
 
-fn token(number: u8) -> Token {
+pub(crate) fn token(number: u8) -> Token {
     Token::from_bytes([number; 16])
 }
 
-fn outcome(number: u8) -> Outcome {
+pub(crate) fn outcome(number: u8) -> Outcome {
     let status = 200 + u16::from(number);
     Outcome::new(status).expect("a valid status")
 }
 
-fn record(row: Row) -> Record {
+pub(crate) fn record(row: Row) -> Record {
     Record {
         key: KEY.clone(),
         intent: INTENT.clone(),
@@ -63,7 +64,7 @@ fn record(row: Row) -> Record {
     }
 }
 
-fn row(record: &Record, now: Timestamp) -> Row {
+pub(crate) fn row(record: &Record, now: Timestamp) -> Row {
     let small = |number: u64| u8::try_from(number).expect("the model's numbers are small");
     Row {
         token: record.token.as_bytes()[0],

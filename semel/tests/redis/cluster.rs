@@ -30,8 +30,10 @@ impl Cluster {
 async fn a_cluster_keeps_every_promise() {
     let cluster = Cluster::start();
     let place = cluster.place();
-    let subject =
-        Subject::new(place.store().await).with_peer(place.store().await).with_lease(Duration::from_secs(1));
+    let subject = Subject::new(place.store().await)
+        .with_peer(place.store().await)
+        .with_lease(Duration::from_secs(2))
+        .with_checks_at_once(64);
     conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
     conformance::check_backend(place.store().await).await.unwrap_or_else(|broken| panic!("{broken}"));
 }

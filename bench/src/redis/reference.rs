@@ -1,0 +1,138 @@
+//! What redis-benchmark reaches with the same scripts, over as many connections.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use redis::aio::MultiplexedConnection;
+use semel::RedisOptions;
+use xtask::redis_servers::RedisServers;
+
+use crate::caller::BODY_BYTES;
+
+/// The scripts, as the store puts them together.
+const OPEN: &str = concat!(
+    include_str!("../../../semel/src/redis/lua/record.lua"),
+    include_str!("../../../semel/src/redis/lua/open.lua")
+);
+const WRITE: &str = concat!(
+    include_str!("../../../semel/src/redis/lua/record.lua"),
+    include_str!("../../../semel/src/redis/lua/write.lua")
+);
+
+const LEASE: &str = "30000000";
+const RETENTION: &str = "86400000000";
+const GRACE: &str = "60000000";
+const FAR_AHEAD: &str = "9000000000000000";
+/// Of any sixteen bytes; all records of this side have the same.
+const TOKEN: &str = "0123456789abcdef";
+/// How many commands make up a figure.
+const COMMANDS: usize = 60_000;
+
+pub(super) struct Reference<'a> {
+    servers: &'a RedisServers,
+    socket: String,
+    connection: MultiplexedConnection,
+    open: String,
+    write: String,
+    /// As many bytes as the store sends of what is asked, and of an outcome.
+    asked: String,
+    outcome: String,
+}
+
+impl<'a> Reference<'a> {
+    pub(super) async fn new(servers: &'a RedisServers, name: &str, url: &str) -> Result<Self> {
+        let client = redis::Client::open(url)?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let open = load(&mut connection, OPEN).await?;
+        let write = load(&mut connection, WRITE).await?;
+        let socket = format!("{}/{name}.sock", servers.folder());
+        let (asked, outcome) = ("a".repeat(57), "o".repeat(8 + BODY_BYTES));
+        Ok(Self { servers, socket, connection, open, write, asked, outcome })
+    }
+
+    pub(super) async fn flush(&self) -> Result<()> {
+        redis::cmd("FLUSHALL").query_async(&mut self.connection.clone()).await.context("could not flush")
+    }
+
+    /// Claims and completes of new keys per second, with so many commands on their way on each connection.
+    pub(super) async fn first(&self, in_flight: usize) -> Result<f64> {
+        let claims = self.rate(in_flight, 1_000_000_000_000, &self.claim("bench:new:__rand_int__"))?;
+        // A hundred times as many as are completed, so that hardly any is hit twice.
+        let running = COMMANDS * 10;
+        for chunk in (0..running).collect::<Vec<_>>().chunks(10_000) {
+            let mut pipeline = redis::pipe();
+            for number in chunk {
+                let name = format!("bench:runs:{number:012}");
+                let mut command = redis::cmd("EVALSHA");
+                self.claim(&name).iter().skip(1).for_each(|argument| drop(command.arg(argument)));
+                pipeline.add_command(command).ignore();
+            }
+            let _: () = pipeline.query_async(&mut self.connection.clone()).await?;
+        }
+        let write = [
+            "EVALSHA",
+            &self.write,
+            "1",
+            "bench:runs:__rand_int__",
+            TOKEN,
+            "",
+            GRACE,
+            "complete",
+            &self.outcome,
+        ];
+        let completes = self.rate(in_flight, running, &write.map(str::to_owned))?;
+        Ok((claims.recip() + completes.recip()).recip())
+    }
+
+    /// Claims of a key that is done, per second.
+    pub(super) async fn replay(&self, in_flight: usize) -> Result<f64> {
+        let name = "bench:done:1";
+        for command in [
+            self.claim(name),
+            ["EVALSHA", &self.write, "1", name, TOKEN, "", GRACE, "complete", &self.outcome]
+                .map(str::to_owned)
+                .to_vec(),
+        ] {
+            let mut sent = redis::cmd("EVALSHA");
+            command.iter().skip(1).for_each(|argument| drop(sent.arg(argument)));
+            let _: redis::Value = sent.query_async(&mut self.connection.clone()).await?;
+        }
+        self.rate(in_flight, 1, &self.claim(name))
+    }
+
+    fn claim(&self, name: &str) -> Vec<String> {
+        ["EVALSHA", &self.open, "1", name, FAR_AHEAD, LEASE, RETENTION, GRACE, TOKEN, &self.asked]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    /// Commands per second, with numbers up to a limit in the place of `__rand_int__`.
+    fn rate(&self, in_flight: usize, numbers: usize, command: &[String]) -> Result<f64> {
+        let mut benchmark: Command = self.servers.program("redis-benchmark");
+        benchmark.args(["-s", &self.socket, "--csv", "-c", &RedisOptions::DEFAULT_CONNECTIONS.to_string()]);
+        benchmark.args([
+            "-P",
+            &in_flight.to_string(),
+            "-n",
+            &COMMANDS.to_string(),
+            "-r",
+            &numbers.to_string(),
+        ]);
+        let output = benchmark.args(command).output().context("could not run redis-benchmark")?;
+        ensure!(output.status.success(), "redis-benchmark: {}", String::from_utf8_lossy(&output.stderr));
+        // A line of names, then the command in quotes, the rate, and latencies.
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rate =
+            said.lines().last().and_then(|line| line.rsplit(',').nth(6)).map(|rate| rate.trim_matches('"'));
+        rate.and_then(|rate| rate.parse().ok()).with_context(|| format!("redis-benchmark said {said}"))
+    }
+}
+
+async fn load(connection: &mut MultiplexedConnection, text: &str) -> Result<String> {
+    redis::cmd("SCRIPT")
+        .arg("LOAD")
+        .arg(text)
+        .query_async(connection)
+        .await
+        .context("could not load a script")
+}

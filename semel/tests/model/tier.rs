@@ -1,0 +1,612 @@
+//! A hot store before a durable one, searched over all its states.
+//!
+//! The durable store is what the other model searches, so a question to it is one step here. What is in doubt here is the
+//! hot store: its answers are old by the time they are used; it forgets, comes back with an older state or does not answer;
+//! what is planted in it is on its way for a while. Whether it is believed, what a claim and an operator's change
+//! come to and which of two memories stays is the production code: `decide`, `slot`, `verbs`, `Rank`.
+
+use semel::backend::{Replaced, Written};
+use semel::change::{Action as OwnerAction, Replace, Write};
+use semel::decide::{self, Settle};
+use semel::verbs::{Claiming, Step};
+use semel::{Ask, Claim, Done, Durability, Fence, Rank, Remembered, Takeover, Terms, Timestamp, slot};
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use super::state::{Row, Stage};
+use super::store::{FAR_AHEAD, INTENT, KEY, OPERATOR, OWNER, outcome, record, row, token};
+
+const REQUESTS: usize = 4;
+const LIVES: usize = 3;
+
+/// How much may happen.
+#[derive(Debug, Clone, Copy)]
+struct Tier {
+    requests: usize,
+    takeover: bool,
+    crashes: u8,
+    expiries: u8,
+    /// How often the hot store loses what it remembers of the key.
+    losses: u8,
+    /// How often it comes back as it was before its last change.
+    relapses: u8,
+    /// How often an operator forgets the key.
+    forgets: u8,
+    /// How often the retention is over.
+    purges: u8,
+    mutant: Option<Mutant>,
+}
+
+const HOLD: Tier = Tier {
+    requests: 4,
+    takeover: false,
+    crashes: 1,
+    expiries: 1,
+    losses: 2,
+    relapses: 1,
+    forgets: 0,
+    purges: 0,
+    mutant: None,
+};
+const RETRY: Tier = Tier { takeover: true, ..HOLD };
+/// A relapse would bring back what was forgotten; that is documented, and not promised.
+const FORGETTING: Tier = Tier { forgets: 1, relapses: 0, ..HOLD };
+const PURGING: Tier = Tier { purges: 1, relapses: 0, ..HOLD };
+
+/// Small deviations, each of which breaks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mutant {
+    /// A key of which the hot store knows nothing is granted by it.
+    HotGrants,
+    /// The hot store remembers who runs, and is believed.
+    HotRunningBelieved,
+    /// An outcome goes to the hot store first.
+    HotWrittenFirst,
+    /// A forgotten key is removed from the hot store, which does not remember that it was.
+    BuriedWithoutTrace,
+    /// An operator's change goes to the hot store first.
+    BuriedFirst,
+    /// What is planted may get there however late.
+    PlantedAnyTime,
+    /// What is planted stays, whatever was there.
+    RankIgnored,
+    /// The hot store remembers for longer than the durable one.
+    HotOutlivesDurable,
+}
+
+/// What the hot store has of the key. The life is for the books only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Memory {
+    fence: u8,
+    what: What,
+    life: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum What {
+    /// Only a mutant believes in it.
+    Running,
+    Done(u8),
+    Forgotten,
+}
+
+impl Memory {
+    fn rank(self) -> Rank {
+        Rank { fence: Fence::new(self.fence.into()), forgotten: self.what == What::Forgotten }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct State {
+    durable: Option<Row>,
+    hot: Option<Memory>,
+    hot_before: Option<Option<Memory>>,
+    /// On their way to the hot store, sorted.
+    planting: Vec<Memory>,
+    requests: [At; REQUESTS],
+    operator: Operator,
+    last_fence: u8,
+    /// Which life of the key this is: another begins when it is forgotten or purged.
+    life: u8,
+    /// The oldest life of which somebody who asks now may still hear.
+    known_life: u8,
+    recorded: [u8; LIVES],
+    runs: [u8; LIVES],
+    crashes: u8,
+    expiries: u8,
+    losses: u8,
+    relapses: u8,
+    broken: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum At {
+    Idle,
+    /// The hot store has said this, when lives from this one on could be known.
+    Recalled(Option<Memory>, u8),
+    Granted(u8),
+    Ran(u8),
+    /// Of a mutant: the outcome has gone to the hot store and is to be recorded.
+    Planted(u8),
+    Over,
+    Crashed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Operator {
+    Idle,
+    /// The durable store has forgotten the key.
+    Forgotten,
+    /// Of a mutant: the hot store has, and the durable one is to.
+    Buried,
+    Over,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Action {
+    Recall(usize),
+    /// The hot store is asked in vain, or not at all.
+    RecallInVain(usize),
+    /// Acts upon what the hot store has said.
+    Believe(usize),
+    Run(usize),
+    Complete(usize),
+    Crash(usize),
+    Plant(usize),
+    LosePlant(usize),
+    LeasePasses,
+    Forget,
+    Bury,
+    /// The hot store does not remember any more that the key was forgotten.
+    TraceFades,
+    Lose,
+    Relapse,
+    Purge,
+}
+
+impl Tier {
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    fn ask(&self, i: usize) -> Ask {
+        Ask {
+            key: KEY.clone(),
+            intent: INTENT.clone(),
+            token: token(i as u8 + 1),
+            owner: OWNER.clone(),
+            terms: Terms::DEFAULT,
+            takeover: if self.takeover { Takeover::WhenOver } else { Takeover::Never },
+            durability: Durability::Full,
+            not_after: FAR_AHEAD,
+        }
+    }
+
+    /// A claim of the durable store, from the question to its answer.
+    fn claim(&self, state: &mut State, i: usize) -> Claim {
+        let (ask, now) = (self.ask(i), state.now());
+        let mut slot = state.durable.map(record).map(Box::new);
+        let mut claiming = Claiming::new(&ask, 1);
+        let opened = slot::open(&mut slot, &ask, now);
+        let claim = match claiming.opened(opened, now) {
+            Step::Answer(claim) => claim,
+            Step::Replace(item) => match claiming.replaced(slot::replace(&mut slot, &item, now)) {
+                Step::Answer(claim) => claim,
+                step => unreachable!("a replace is not followed by {step:?}"),
+            },
+            step => unreachable!("an open is not followed by {step:?}"),
+        };
+        state.keep(slot.as_deref().map(|record| row(record, now)));
+        claim
+    }
+
+    fn recall(&self, state: &State) -> At {
+        // Without a trace of the forgotten there is nothing.
+        let hot = state.hot.filter(|memory| memory.what != What::Forgotten);
+        At::Recalled(hot, state.known_life)
+    }
+
+    fn believe(&self, state: &mut State, i: usize, memory: Option<Memory>, since: u8) {
+        state.requests[i] = match memory {
+            Some(memory @ Memory { what: What::Done(by), .. }) => {
+                let done = Done { outcome: outcome(by), fence: memory.rank().fence, expires_at: FAR_AHEAD };
+                let remembered = Remembered { intent: INTENT.clone(), done };
+                let Claim::Done(told) = decide::remembered(&remembered, &self.ask(i)) else { unreachable!() };
+                state.tell((told.outcome.status() - 200) as u8, memory.life, since);
+                At::Over
+            }
+            Some(Memory { what: What::Running, .. }) if self.is(Mutant::HotRunningBelieved) => {
+                let runs = state.durable.is_some_and(|row| row.stage == Stage::Running && !row.lease_over);
+                if !runs {
+                    state.broken = Some("a key is refused that nobody runs");
+                }
+                At::Over
+            }
+            None if self.is(Mutant::HotGrants) => {
+                state.last_fence += 1;
+                let fence = state.last_fence;
+                state.set_hot(Some(Memory { fence, what: What::Running, life: state.life }));
+                At::Granted(fence)
+            }
+            _ => self.decided(state, i),
+        };
+    }
+
+    /// What the durable store decides, and what becomes of it.
+    fn decided(&self, state: &mut State, i: usize) -> At {
+        match self.claim(state, i) {
+            Claim::Granted(lease) => {
+                let fence = lease.fence().get() as u8;
+                if self.is(Mutant::HotRunningBelieved) {
+                    state.plant(Memory { fence, what: What::Running, life: state.life });
+                }
+                At::Granted(fence)
+            }
+            Claim::Done(done) => {
+                let (fence, by) = (done.fence.get() as u8, (done.outcome.status() - 200) as u8);
+                state.tell(by, state.life, state.known_life);
+                state.plant(Memory { fence, what: What::Done(by), life: state.life });
+                At::Over
+            }
+            _ => At::Over,
+        }
+    }
+
+    fn complete(&self, state: &mut State, i: usize, fence: u8) {
+        let now = state.now();
+        let mut slot = state.durable.map(record).map(Box::new);
+        let by = i as u8 + 1;
+        let action = OwnerAction::Complete { fence: Fence::new(fence.into()), outcome: outcome(by) };
+        let item = Write { key: KEY.clone(), token: token(by), action };
+        let written = slot::write(&mut slot, &item, now);
+        if self.is(Mutant::HotGrants) && slot.is_none() {
+            // What the hot store has granted is recorded by whoever comes first.
+            state.keep(Some(Row {
+                token: by,
+                fence,
+                stage: Stage::Done,
+                lease_over: false,
+                outcome: by,
+                version: 1,
+            }));
+        } else if matches!(written, Written::Applied) {
+            state.keep(slot.as_deref().map(|record| row(record, now)));
+        } else {
+            return;
+        }
+        state.recorded[usize::from(state.life)] = by;
+        state.tell(by, state.life, state.known_life);
+        if !self.is(Mutant::HotWrittenFirst) {
+            state.plant(Memory { fence, what: What::Done(by), life: state.life });
+        }
+    }
+
+    /// An operator forgets a key that is done.
+    fn forget(&self, state: &mut State) {
+        let now = state.now();
+        let found = state.durable.map(record).map(Box::new);
+        let mut slot = found.clone();
+        let found = found.expect("there is something to forget");
+        let draft = decide::settle(Some(&found), found.fence, &Settle::Forget, "model", token(OPERATOR), now)
+            .expect("what is done can be forgotten");
+        let item = Replace {
+            key: KEY.clone(),
+            expected_token: found.token,
+            expected_version: found.version,
+            draft,
+            not_after: None,
+        };
+        let replaced = slot::replace(&mut slot, &item, now);
+        assert!(matches!(replaced, Replaced::Applied { .. }), "nothing came between");
+        state.keep(slot.as_deref().map(|record| row(record, now)));
+        // Its retention is over, so it counts as absent.
+        state.durable = None;
+        state.life += 1;
+    }
+
+    fn bury(&self, state: &mut State, fence: u8) {
+        let trace = Memory { fence, what: What::Forgotten, life: state.life };
+        if self.is(Mutant::BuriedWithoutTrace) {
+            state.set_hot(None);
+        } else if state.hot.is_none_or(|there| there.rank() <= trace.rank()) {
+            state.set_hot(Some(trace));
+        }
+    }
+
+    fn request_actions(&self, state: &State, i: usize, actions: &mut Vec<Action>) {
+        match state.requests[i] {
+            At::Idle => {
+                actions.push(Action::Recall(i));
+                // A store that grants cannot be left out.
+                if !self.is(Mutant::HotGrants) {
+                    actions.push(Action::RecallInVain(i));
+                }
+            }
+            At::Recalled(..) => actions.push(Action::Believe(i)),
+            At::Granted(_) => actions.push(Action::Run(i)),
+            At::Ran(_) | At::Planted(_) => actions.push(Action::Complete(i)),
+            At::Over | At::Crashed => {}
+        }
+        if !matches!(state.requests[i], At::Idle | At::Over | At::Crashed) && state.crashes < self.crashes {
+            actions.push(Action::Crash(i));
+        }
+    }
+
+    fn operator_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let is_done = state.durable.is_some_and(|row| row.stage == Stage::Done);
+        let first_is_bury = self.is(Mutant::BuriedFirst);
+        match state.operator {
+            Operator::Idle if is_done && self.forgets > 0 => {
+                actions.push(if first_is_bury { Action::Bury } else { Action::Forget });
+            }
+            Operator::Forgotten => actions.push(Action::Bury),
+            Operator::Buried if is_done => actions.push(Action::Forget),
+            _ => {}
+        }
+    }
+
+    fn hot_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let is_trace = state.hot.is_some_and(|memory| memory.what == What::Forgotten);
+        if let Some(trace) = state.hot.filter(|_| is_trace) {
+            // It is remembered for longer than anything older can be on its way.
+            let older = state.planting.iter().any(|memory| memory.rank() <= trace.rank());
+            if !older || self.is(Mutant::PlantedAnyTime) {
+                actions.push(Action::TraceFades);
+            }
+        } else if state.hot.is_some() && state.losses < self.losses {
+            // While something is on its way that was forgotten, a loss could let it in; that is documented, and not
+            // promised.
+            if state.planting.iter().all(|memory| memory.life >= state.known_life) {
+                actions.push(Action::Lose);
+            }
+        }
+        if state.hot_before.is_some() && state.relapses < self.relapses {
+            actions.push(Action::Relapse);
+        }
+        // Its time in the hot store is over before, and it is not planted any more.
+        let of_this_life = |memory: &Memory| memory.life == state.life;
+        let remembered = state.hot.iter().chain(&state.planting).any(of_this_life);
+        let is_done = state.durable.is_some_and(|row| row.stage == Stage::Done);
+        let may_purge = !remembered || self.is(Mutant::HotOutlivesDurable);
+        if is_done && may_purge && state.life < self.purges {
+            actions.push(Action::Purge);
+        }
+    }
+}
+
+impl State {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(u64::from(self.last_fence) + 1)
+    }
+
+    fn keep(&mut self, durable: Option<Row>) {
+        self.durable = durable;
+        self.last_fence = self.last_fence.max(durable.map_or(0, |row| row.fence));
+    }
+
+    fn set_hot(&mut self, hot: Option<Memory>) {
+        self.hot_before = Some(self.hot);
+        self.hot = hot;
+    }
+
+    fn plant(&mut self, memory: Memory) {
+        self.planting.push(memory);
+        self.planting.sort();
+    }
+
+    /// Somebody who asked when lives from this one on could be known is told an outcome of a life.
+    fn tell(&mut self, by: u8, life: u8, since: u8) {
+        if self.recorded[usize::from(life)] != by {
+            self.broken = Some("client was told an outcome that is not recorded");
+        } else if life < since {
+            self.broken = Some("client was told an outcome of an earlier life");
+        }
+    }
+}
+
+impl Model for Tier {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            durable: None,
+            hot: None,
+            hot_before: None,
+            planting: Vec::new(),
+            requests: [At::Idle; REQUESTS],
+            operator: Operator::Idle,
+            last_fence: 0,
+            life: 0,
+            known_life: 0,
+            recorded: [0; LIVES],
+            runs: [0; LIVES],
+            crashes: 0,
+            expiries: 0,
+            losses: 0,
+            relapses: 0,
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for i in 0..self.requests {
+            self.request_actions(state, i, actions);
+        }
+        for k in 0..state.planting.len() {
+            actions.extend([Action::Plant(k), Action::LosePlant(k)]);
+        }
+        let is_live = |row: Row| row.stage == Stage::Running && !row.lease_over;
+        if state.durable.is_some_and(is_live) && state.expiries < self.expiries {
+            actions.push(Action::LeasePasses);
+        }
+        self.operator_actions(state, actions);
+        self.hot_actions(state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Recall(i) => state.requests[i] = self.recall(last),
+            Action::RecallInVain(i) => state.requests[i] = At::Recalled(None, last.known_life),
+            Action::Believe(i) => {
+                let At::Recalled(memory, since) = last.requests[i] else { unreachable!() };
+                self.believe(&mut state, i, memory, since);
+            }
+            Action::Run(i) => {
+                let At::Granted(fence) = last.requests[i] else { unreachable!() };
+                state.runs[usize::from(state.life)] += 1;
+                state.requests[i] = At::Ran(fence);
+            }
+            Action::Complete(i) => match last.requests[i] {
+                At::Ran(fence) if self.is(Mutant::HotWrittenFirst) => {
+                    state.set_hot(Some(Memory { fence, what: What::Done(i as u8 + 1), life: state.life }));
+                    state.requests[i] = At::Planted(fence);
+                }
+                At::Ran(fence) | At::Planted(fence) => {
+                    state.requests[i] = At::Over;
+                    self.complete(&mut state, i, fence);
+                }
+                at => unreachable!("nothing is completed at {at:?}"),
+            },
+            Action::Crash(i) => {
+                state.requests[i] = At::Crashed;
+                state.crashes += 1;
+            }
+            Action::Plant(k) => {
+                let memory = state.planting.remove(k);
+                let newer = state.hot.is_some_and(|there| there.rank() > memory.rank());
+                if !newer || self.is(Mutant::RankIgnored) {
+                    state.set_hot(Some(memory));
+                }
+            }
+            Action::LosePlant(k) => drop(state.planting.remove(k)),
+            Action::LeasePasses => {
+                state.durable = state.durable.map(|row| Row { lease_over: true, ..row });
+                state.expiries += 1;
+            }
+            Action::Forget => {
+                self.forget(&mut state);
+                if last.operator == Operator::Buried {
+                    state.known_life = state.life;
+                    state.operator = Operator::Over;
+                } else {
+                    state.operator = Operator::Forgotten;
+                }
+            }
+            Action::Bury => {
+                if last.operator == Operator::Forgotten {
+                    // The clock is further by now than any fence so far.
+                    self.bury(&mut state, last.last_fence);
+                    state.known_life = state.life;
+                    state.operator = Operator::Over;
+                } else {
+                    let seen = last.durable.map_or(0, |row| row.fence);
+                    self.bury(&mut state, seen);
+                    state.operator = Operator::Buried;
+                }
+            }
+            Action::TraceFades => state.set_hot(None),
+            Action::Lose => {
+                state.set_hot(None);
+                state.losses += 1;
+            }
+            Action::Relapse => {
+                state.hot = last.hot_before.flatten();
+                state.hot_before = None;
+                state.relapses += 1;
+            }
+            Action::Purge => {
+                state.durable = None;
+                state.life += 1;
+                state.known_life = state.life;
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("every promise holds", |tier, state| tier.violation(state).is_none())]
+    }
+}
+
+impl Tier {
+    fn violation(&self, state: &State) -> Option<&'static str> {
+        let ran_twice = !self.takeover && state.runs.iter().any(|runs| *runs > 1);
+        state.broken.or(ran_twice.then_some("handler ran twice under hold"))
+    }
+}
+
+fn holds(tier: Tier, states: usize) {
+    let checker = tier.checker().threads(2).spawn_bfs().join();
+    if let Some(path) = checker.discovery("every promise holds") {
+        panic!("{:?} after\n{path}", tier.violation(path.last_state()));
+    }
+    assert_eq!(checker.unique_state_count(), states, "as many states as the tier has");
+}
+
+fn mutant(mutant: Mutant, tier: Tier, violation: &str) {
+    let tier = Tier { mutant: Some(mutant), ..tier };
+    let checker = tier.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let path = checker.discovery("every promise holds").expect("the violation is found");
+    assert_eq!(tier.violation(path.last_state()), Some(violation));
+}
+
+#[test]
+fn a_tier_holds_under_hold() {
+    holds(HOLD, 16_368);
+}
+
+#[test]
+fn a_tier_holds_under_retry() {
+    holds(RETRY, 32_920);
+}
+
+#[test]
+fn a_tier_holds_when_keys_are_forgotten() {
+    holds(FORGETTING, 216_180);
+}
+
+#[test]
+fn a_tier_holds_when_retention_is_over() {
+    holds(PURGING, 34_504);
+}
+
+#[test]
+fn a_hot_store_that_grants_is_found_out() {
+    mutant(Mutant::HotGrants, HOLD, "handler ran twice under hold");
+}
+
+#[test]
+fn a_hot_store_that_is_believed_about_who_runs_is_found_out() {
+    mutant(Mutant::HotRunningBelieved, HOLD, "a key is refused that nobody runs");
+}
+
+#[test]
+fn a_hot_store_that_is_written_first_is_found_out() {
+    mutant(Mutant::HotWrittenFirst, HOLD, "client was told an outcome that is not recorded");
+}
+
+#[test]
+fn a_key_that_is_buried_without_a_trace_is_found_out() {
+    mutant(Mutant::BuriedWithoutTrace, FORGETTING, "client was told an outcome of an earlier life");
+}
+
+#[test]
+fn a_key_that_is_buried_before_it_is_forgotten_is_found_out() {
+    mutant(Mutant::BuriedFirst, FORGETTING, "client was told an outcome of an earlier life");
+}
+
+#[test]
+fn an_outcome_that_is_planted_at_any_time_is_found_out() {
+    mutant(Mutant::PlantedAnyTime, FORGETTING, "client was told an outcome of an earlier life");
+}
+
+#[test]
+fn a_memory_that_gives_way_to_an_older_one_is_found_out() {
+    mutant(Mutant::RankIgnored, FORGETTING, "client was told an outcome of an earlier life");
+}
+
+#[test]
+fn a_hot_store_that_remembers_for_longer_is_found_out() {
+    mutant(Mutant::HotOutlivesDurable, PURGING, "client was told an outcome of an earlier life");
+}

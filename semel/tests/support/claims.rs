@@ -1,0 +1,39 @@
+//! Claims as somebody new would make them, and what becomes of them.
+
+use std::time::Duration;
+
+use semel::{
+    Ask, Claim, Durability, Intent, Key, Lease, Outcome, Owner, Store, Takeover, Terms, Timestamp, Token,
+};
+
+/// A claim of this key by somebody new.
+pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
+    ask_at(store.now().await.unwrap(), name)
+}
+
+/// The same, if this is the store's time.
+pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
+    Ask {
+        key: Key::new("tests", name).unwrap(),
+        intent: Intent::of("charge", "", &1).unwrap(),
+        token: Token::random(),
+        owner: Owner::new("tests"),
+        terms: Terms::DEFAULT,
+        takeover: Takeover::Never,
+        durability: Durability::Full,
+        not_after: now.after(Duration::from_secs(600)),
+    }
+}
+
+/// The lease of a claim that must be granted.
+pub(crate) async fn granted(store: &impl Store, ask: &Ask) -> Lease {
+    match store.claim(ask).await.unwrap() {
+        Claim::Granted(lease) => lease,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// An outcome that only this key has.
+pub(crate) fn outcome(name: &str) -> Outcome {
+    Outcome::json(name).unwrap()
+}

@@ -1,0 +1,56 @@
+//! The contract of every store, kept by a tier.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel::conformance::{self, Subject};
+use semel::{Inspect, MemoryStore, Tiered};
+
+use crate::place::{Place, cache};
+
+/// The second handle has the same hot store, as two processes before one Redis have.
+async fn keeps_every_promise(tier: impl Inspect, peer: impl Inspect) {
+    let subject =
+        Subject::new(tier).with_peer(peer).with_lease(Duration::from_secs(2)).with_checks_at_once(64);
+    conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_before_postgres_keeps_every_promise() {
+    let place = Place::shared();
+    keeps_every_promise(place.tier().await, place.tier().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_before_postgres_keeps_every_promise() {
+    let (place, cache) = (Place::shared(), cache());
+    let tier = Tiered::new(cache.clone(), place.durable().await);
+    keeps_every_promise(tier, Tiered::new(cache, place.durable().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_before_redis_before_postgres_keeps_every_promise() {
+    let (place, cache) = (Place::shared(), cache());
+    let tier = Tiered::new(cache.clone(), place.tier().await);
+    keeps_every_promise(tier, Tiered::new(cache, place.tier().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_before_memory_keeps_every_promise() {
+    let (place, durable) = (Place::shared(), MemoryStore::new());
+    let tier = Tiered::new(place.hot().await, durable.clone());
+    keeps_every_promise(tier, Tiered::new(place.hot().await, durable)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_before_memory_keeps_every_promise_also_as_a_shared_dyn_store() {
+    let shared: Arc<dyn Inspect> = Arc::new(Tiered::new(cache(), MemoryStore::new()));
+    keeps_every_promise(Arc::clone(&shared), shared).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_before_redis_keeps_every_promise() {
+    let (place, durable) = (Place::shared(), Place::shared());
+    let tier = Tiered::new(place.hot().await, durable.hot().await);
+    keeps_every_promise(tier, Tiered::new(place.hot().await, durable.hot().await)).await;
+}

@@ -1,0 +1,149 @@
+//! What an operator changes reaches both stores, and what the hot one remembers is never kept for longer than in the
+//! durable one.
+
+use std::time::Duration;
+
+use semel::{Ack, Ask, Change, Claim, Hot, Inspect, Store, Takeover, Terms, Tiered, Token};
+
+use crate::claims::{ask, granted, outcome};
+use crate::place::{Own, Place, cache};
+
+/// A key with an outcome, of which the hot store knows.
+async fn done<H: Hot, D: Store>(tier: &Tiered<H, D>, name: &str) -> (Ask, semel::Lease) {
+    let asked = ask(tier, name).await;
+    let lease = granted(tier, &asked).await;
+    assert_eq!(tier.complete(&lease, &outcome(name)).await.unwrap(), Ack::Applied);
+    tier.drain().await;
+    assert!(tier.hot().recall(&asked.key).await.unwrap().is_some());
+    (asked, lease)
+}
+
+fn again(asked: &Ask) -> Ask {
+    Ask { token: Token::random(), ..asked.clone() }
+}
+
+async fn is_forgotten_by_both<H: Hot, D: Inspect>(tier: &Tiered<H, D>) {
+    let (asked, lease) = done(tier, "key").await;
+    let change = tier.forget(&asked.key, lease.fence(), "a customer's wish").await.unwrap();
+    assert_eq!(change, Change::Applied);
+    assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
+    let next = granted(tier, &again(&asked)).await;
+    assert_eq!(tier.complete(&next, &outcome("another")).await.unwrap(), Ack::Applied);
+    // What somebody still has in hand of the forgotten one does not come back, whether the hot store knows of the new
+    // one already or not.
+    let claim = tier.claim(&again(&asked)).await.unwrap();
+    assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome("another")), "{claim:?}");
+}
+
+#[tokio::test]
+async fn forgotten_key_is_new_with_redis_before_postgres() {
+    is_forgotten_by_both(&Place::shared().tier().await).await;
+}
+
+#[tokio::test]
+async fn forgotten_key_is_new_with_memory_before_postgres() {
+    is_forgotten_by_both(&Tiered::new(cache(), Place::shared().durable().await)).await;
+}
+
+#[tokio::test]
+async fn forgotten_outcome_that_is_still_on_its_way_does_not_come_back() {
+    let tier = Place::shared().tier().await;
+    let (asked, lease) = done(&tier, "key").await;
+    let in_hand = tier.hot().recall(&asked.key).await.unwrap().unwrap();
+    assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), Change::Applied);
+    let soon = Duration::from_secs(5);
+    tier.hot().plant(&asked.key, &in_hand, Duration::from_secs(600), soon).await.unwrap();
+    assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
+    granted(&tier, &again(&asked)).await;
+}
+
+#[tokio::test]
+async fn reset_key_runs_again_whatever_the_hot_store_remembered() {
+    let tier = Place::shared().tier().await;
+    let (_, old) = done(&tier, "another key").await;
+    let stray = tier.hot().recall(old.key()).await.unwrap().unwrap();
+    let asked = ask(&tier, "key").await;
+    let lost = granted(&tier, &asked).await;
+    assert_eq!(tier.abandon(&lost, "lost").await.unwrap(), Ack::Applied);
+    // It cannot be there within a life of the key; if it is all the same, a reset removes it.
+    tier.hot().plant(&asked.key, &stray, Duration::from_secs(600), Duration::from_secs(5)).await.unwrap();
+    assert_eq!(tier.reset(&asked.key, lost.fence(), "nothing happened").await.unwrap(), Change::Applied);
+    assert_eq!(granted(&tier, &again(&asked)).await.attempt(), 2);
+}
+
+#[tokio::test]
+async fn operator_hears_that_the_hot_store_did_not_and_can_try_again() {
+    let mut own = Own::start();
+    let tier = own.place.tier().await;
+    let (asked, lease) = done(&tier, "key").await;
+    own.servers.signal("STOP", "hot").unwrap();
+    let error = tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    assert!(error.to_string().contains("the hot one (redis) did not hear of it"), "{error}");
+    own.servers.signal("CONT", "hot").unwrap();
+    // It is missing in the durable store by now, which is no reason to leave it in the hot one.
+    assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), Change::Missing);
+    assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
+    granted(&tier, &again(&asked)).await;
+}
+
+/// For how much longer Redis remembers the one key that it has, in milliseconds.
+async fn left_in_redis(url: &str) -> i64 {
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let names: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    let [name] = &names[..] else { panic!("{names:?}") };
+    redis::cmd("PTTL").arg(name).query_async(&mut connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn hot_store_never_remembers_for_longer_than_the_durable_one() {
+    let own = Own::start();
+    let tier = own.place.tier().await;
+    let retention = Duration::from_secs(60);
+    let terms = Terms::new(Duration::from_secs(1), retention).unwrap();
+    let asked = Ask { terms, ..ask(&tier, "key").await };
+    let lease = granted(&tier, &asked).await;
+    // Renewals move the end of the lease and not of the retention.
+    assert_eq!(tier.renew(&lease, Duration::from_secs(3_600)).await.unwrap(), Ack::Applied);
+    assert_eq!(tier.complete(&lease, &outcome("it")).await.unwrap(), Ack::Applied);
+    tier.drain().await;
+    let durable_left = async || {
+        let record = tier.find(&asked.key).await.unwrap().unwrap();
+        record.expires_at.since(tier.now().await.unwrap()).as_millis() as i64
+    };
+    let left = left_in_redis(&own.place.redis).await;
+    assert!(left > 30_000 && left <= durable_left().await, "{left}");
+
+    // The same if a read brings it there.
+    crate::place::flush(&own.place.redis).await;
+    assert!(matches!(tier.claim(&again(&asked)).await.unwrap(), Claim::Done(_)));
+    tier.drain().await;
+    let left = left_in_redis(&own.place.redis).await;
+    assert!(left > 30_000 && left <= durable_left().await, "{left}");
+}
+
+#[tokio::test]
+async fn hot_store_remembers_for_as_long_as_it_is_told_at_most() {
+    let own = Own::start();
+    let (hot, durable) = (own.place.hot().await, own.place.durable().await);
+    let tier = Tiered::with_limits(hot, durable, Duration::from_secs(100), Duration::from_secs(1));
+    done(&tier, "key").await;
+    let left = left_in_redis(&own.place.redis).await;
+    assert!((50_000..=100_000).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn outcome_that_is_soon_over_is_not_remembered() {
+    let tier = Place::shared().tier().await;
+    let short = Duration::from_secs(2);
+    let terms = Terms::new(Duration::from_secs(1), short).unwrap();
+    let asked = Ask { terms, takeover: Takeover::WhenOver, ..ask(&tier, "key").await };
+    let lease = granted(&tier, &asked).await;
+    assert_eq!(tier.complete(&lease, &outcome("it")).await.unwrap(), Ack::Applied);
+    assert!(matches!(tier.claim(&again(&asked)).await.unwrap(), Claim::Done(_)));
+    tier.drain().await;
+    assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
+    tokio::time::sleep(short).await;
+    assert_eq!(granted(&tier, &again(&asked)).await.attempt(), 1);
+}

@@ -1,0 +1,12 @@
+//! A hot store before a durable one, both real.
+
+mod place;
+
+#[path = "../support/claims.rs"]
+mod claims;
+
+mod contract;
+mod hot;
+mod broken_elsewhere;
+mod forgetting;
+mod putting_aside;

@@ -1,0 +1,67 @@
+//! A hot store that is slow or dead is put aside, and nobody notices but for the first few.
+
+use std::time::Duration;
+
+use semel::{Ack, Claim, Store, Tiered};
+use tokio::time::Instant;
+
+use crate::claims::{ask, granted, outcome};
+use crate::place::Own;
+
+/// How long a claim of a new key takes.
+async fn claim(tier: &impl Store, name: &str) -> Duration {
+    let asked = ask(tier, name).await;
+    let began = Instant::now();
+    granted(tier, &asked).await;
+    began.elapsed()
+}
+
+/// Claims after which the hot store has answered nobody.
+async fn slow_claims(tier: &impl Store, timeout: Duration) -> usize {
+    let mut slow = 0;
+    for number in 0..60 {
+        slow += usize::from(claim(tier, &format!("key {number}")).await >= timeout);
+    }
+    slow
+}
+
+#[tokio::test]
+async fn first_few_wait_for_a_frozen_hot_store_and_the_others_do_not() {
+    let mut own = Own::start();
+    let timeout = Duration::from_millis(300);
+    let (hot, durable) = (own.place.hot().await, own.place.durable().await);
+    let tier = Tiered::with_limits(hot, durable, Duration::from_secs(3_600), timeout);
+    claim(&tier, "before").await;
+    own.servers.signal("STOP", "hot").unwrap();
+    let slow = slow_claims(&tier, timeout).await;
+    // Three in a row are enough. A busy machine may add a slow one of its own.
+    assert!((3..=8).contains(&slow), "{slow} of 60 claims have waited");
+    own.servers.signal("CONT", "hot").unwrap();
+}
+
+#[tokio::test]
+async fn dead_hot_store_is_not_waited_for_and_comes_back_by_itself() {
+    let mut own = Own::start();
+    let tier = own.place.tier().await;
+    let asked = ask(&tier, "done").await;
+    let lease = granted(&tier, &asked).await;
+    own.servers.signal("KILL", "hot").unwrap();
+    assert_eq!(tier.complete(&lease, &outcome("it")).await.unwrap(), Ack::Applied);
+    let began = Instant::now();
+    for number in 0..100 {
+        claim(&tier, &format!("key {number}")).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+
+    own.servers.start("hot", "").unwrap();
+    let began = Instant::now();
+    let mut recalled = false;
+    while !recalled {
+        assert!(began.elapsed() < Duration::from_secs(60), "the hot store was not tried again");
+        let claim = tier.claim(&semel::Ask { token: semel::Token::random(), ..asked.clone() }).await.unwrap();
+        assert!(matches!(claim, Claim::Done(_)), "{claim:?}");
+        tier.drain().await;
+        recalled = semel::Hot::recall(tier.hot(), &asked.key).await.is_ok_and(|found| found.is_some());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
