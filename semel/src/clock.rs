@@ -8,35 +8,103 @@ use tokio::time::Instant;
 use crate::error::StoreError;
 use crate::time::Timestamp;
 
-/// For how long the time is told without asking.
-const KEPT: Duration = Duration::from_secs(10);
+/// For how long the time is told without asking. Every answer tells it anew, so this is for a server that is hardly
+/// asked anything. Clocks do not drift apart by as much as a claim's `not_after` is ahead; if one was set, the next answer
+/// tells.
+const KEPT: Duration = Duration::from_secs(600);
 
 /// When a server was last heard, and what its clock said then.
 #[derive(Default)]
-pub(crate) struct HeardClock(Mutex<Option<(Timestamp, Instant)>>);
+pub(crate) struct HeardClock(Mutex<Option<Heard>>);
+
+#[derive(Clone, Copy)]
+struct Heard {
+    now: Timestamp,
+    at: Instant,
+    /// When it was last asked, perhaps in vain.
+    asked: Instant,
+}
+
+impl Heard {
+    fn now(self) -> Timestamp {
+        self.now.after(self.at.elapsed())
+    }
+}
 
 impl HeardClock {
     /// The server has told its time just now.
     pub(crate) fn hear(&self, now: Timestamp) {
-        *self.heard() = Some((now, Instant::now()));
+        let at = Instant::now();
+        *self.heard() = Some(Heard { now, at, asked: at });
     }
 
-    /// The server's time; it is asked if it has not been heard for long.
+    /// The server's time. It is asked if it has not been heard for long; while it does not answer, what it said last has to
+    /// do: who remembers what is done needs no server for that.
+    ///
+    /// # Errors
+    /// What the server said, if it never told its time.
     pub(crate) async fn or_ask(
         &self,
         ask: impl Future<Output = Result<Timestamp, StoreError>>,
     ) -> Result<Timestamp, StoreError> {
         let heard = *self.heard();
-        if let Some((now, at)) = heard.filter(|(_, at)| at.elapsed() < KEPT) {
-            return Ok(now.after(at.elapsed()));
+        let Some(heard) = heard else {
+            let now = ask.await?;
+            self.hear(now);
+            return Ok(now);
+        };
+        if heard.asked.elapsed() < KEPT {
+            return Ok(heard.now());
         }
-        let now = ask.await?;
-        self.hear(now);
-        Ok(now)
+        // Nobody else has to ask meanwhile.
+        *self.heard() = Some(Heard { asked: Instant::now(), ..heard });
+        match ask.await {
+            Ok(now) => {
+                self.hear(now);
+                Ok(now)
+            }
+            Err(_) => Ok(heard.now()),
+        }
     }
 
-    fn heard(&self) -> MutexGuard<'_, Option<(Timestamp, Instant)>> {
+    fn heard(&self) -> MutexGuard<'_, Option<Heard>> {
         // Nothing panics while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn asked(clock: &HeardClock, answer: Option<u64>) -> Option<u64> {
+        let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is away"));
+        clock.or_ask(std::future::ready(answer)).await.ok().map(Timestamp::as_micros)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_is_told_from_what_was_heard() {
+        let clock = HeardClock::default();
+        assert_eq!(asked(&clock, None).await, None);
+        assert_eq!(asked(&clock, Some(7)).await, Some(7));
+        advance(SECOND).await;
+        assert_eq!(asked(&clock, Some(1)).await, Some(1_000_007), "it is not asked");
+        clock.hear(Timestamp::from_micros(50));
+        assert_eq!(asked(&clock, None).await, Some(50));
+        advance(KEPT).await;
+        assert_eq!(asked(&clock, Some(9)).await, Some(9), "after long it is asked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_is_told_while_the_server_is_away() {
+        let clock = HeardClock::default();
+        clock.hear(Timestamp::from_micros(0));
+        advance(KEPT * 2).await;
+        assert_eq!(asked(&clock, None).await, Some(1_200_000_000));
+        advance(SECOND).await;
+        assert_eq!(asked(&clock, Some(1)).await, Some(1_201_000_000), "it is not asked again soon");
     }
 }

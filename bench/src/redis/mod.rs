@@ -65,6 +65,7 @@ async fn alone(args: &Args, report: &mut Report) -> Result<()> {
         reference.flush().await?;
         let semel = load(&caller, length, |caller, _| async move { caller.first(&uuid_v4()).await }).await?;
         first.add(semel, reference.first(1).await?, reference.first(in_flight).await?);
+        reference.flush().await?;
         fill(&caller).await?;
         let semel = load(&caller, length, |caller, n| async move { caller.replay(&key(n)).await }).await?;
         replay.add(semel, reference.replay(1).await?, reference.replay(in_flight).await?);
@@ -127,9 +128,7 @@ async fn fill<S: Store>(caller: &Arc<Caller<S>>) -> Result<()> {
         let caller = Arc::clone(caller);
         tokio::spawn(async move {
             for number in (begin..KEYS).step_by(CALLERS) {
-                if caller.replay(&key(number)).await.is_err() {
-                    caller.first(&key(number)).await?;
-                }
+                caller.first(&key(number)).await?;
             }
             anyhow::Ok(())
         })

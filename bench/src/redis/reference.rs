@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use semel::RedisOptions;
 use xtask::redis_servers::RedisServers;
@@ -42,7 +43,9 @@ pub(super) struct Reference<'a> {
 impl<'a> Reference<'a> {
     pub(super) async fn new(servers: &'a RedisServers, name: &str, url: &str) -> Result<Self> {
         let client = redis::Client::open(url)?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        // To forget a million keys takes a while.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
         let open = load(&mut connection, OPEN).await?;
         let write = load(&mut connection, WRITE).await?;
         let socket = format!("{}/{name}.sock", servers.folder());
@@ -64,7 +67,7 @@ impl<'a> Reference<'a> {
             for number in chunk {
                 let name = format!("bench:runs:{number:012}");
                 let mut command = redis::cmd("EVALSHA");
-                self.claim(&name).iter().skip(1).for_each(|argument| drop(command.arg(argument)));
+                command.arg(&self.claim(&name)[1..]);
                 pipeline.add_command(command).ignore();
             }
             let _: () = pipeline.query_async(&mut self.connection.clone()).await?;
@@ -94,7 +97,7 @@ impl<'a> Reference<'a> {
                 .to_vec(),
         ] {
             let mut sent = redis::cmd("EVALSHA");
-            command.iter().skip(1).for_each(|argument| drop(sent.arg(argument)));
+            sent.arg(&command[1..]);
             let _: redis::Value = sent.query_async(&mut self.connection.clone()).await?;
         }
         self.rate(in_flight, 1, &self.claim(name))

@@ -10,3 +10,5 @@ mod hot;
 mod broken_elsewhere;
 mod forgetting;
 mod putting_aside;
+mod failover;
+mod example;
