@@ -53,11 +53,11 @@ impl Cluster {
     /// Stops the replica of the first master, so that it hears of nothing any more.
     async fn stop_replication(&mut self) -> usize {
         let replica = self.replica_of_the_first().await;
-        // Frozen alone, it would find in its socket what the master has sent meanwhile.
-        let mut connection = self.connection(replica).await;
-        let kill = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("master").to_owned();
-        let _: i64 = kill.query_async(&mut connection).await.unwrap();
         self.servers.signal("STOP", &format!("node{replica}")).unwrap();
+        // It would find in its socket what the master sends meanwhile.
+        let kill = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("replica").to_owned();
+        let killed: i64 = kill.query_async(&mut self.connection(0).await).await.unwrap();
+        assert_eq!(killed, 1);
         replica
     }
 
