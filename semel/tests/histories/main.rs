@@ -5,6 +5,7 @@
 //! and prints it, `SEMEL_HISTORIES=n` runs another number of them than the default.
 
 mod chaos;
+mod hot;
 mod ledger;
 #[path = "../support/mod.rs"]
 mod support;
@@ -13,15 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Outcome, Policy, Store};
+use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Outcome, Policy, Store, Tiered};
 use tokio::time::{sleep, timeout};
 
 use chaos::{Dice, Process};
+use hot::Forgetful;
 use ledger::{Event, Ledger, Refusal};
 use support::Through;
 
-/// For each policy.
+/// For each policy, over one store, and over two tiers.
 const HISTORIES: u64 = 50_000;
+const TIERED_HISTORIES: u64 = 15_000;
 /// A third of it is a whole number of milliseconds, as is every other duration: timers round up to those, and a
 /// history with fractions would not be the same twice.
 const LEASE: Duration = Duration::from_millis(1_200);
@@ -126,15 +129,33 @@ async fn step_the_clock(store: MemoryStore, dice: Dice) {
     }
 }
 
+/// What the processes of a history have between them and the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tiers {
+    /// Nothing.
+    One,
+    /// A hot store that they share, which loses what it remembers.
+    Two,
+}
+
 /// One history. Gives the ledger and what is wrong with it.
-async fn history(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>) {
+async fn history(seed: u64, after_crash: AfterCrash, tiers: Tiers) -> (Ledger, Option<String>) {
     let dice = Dice::new(seed);
     let (store, ledger) = (MemoryStore::new(), Ledger::default());
     let healed = Arc::new(AtomicBool::new(false));
+    let hot = Forgetful::new(&dice);
+    let engine = |process: &Process| {
+        let durable = Through(process.clone());
+        let once = match tiers {
+            Tiers::One => Once::new(durable),
+            Tiers::Two => Once::new(Tiered::new(hot.seen_by(process), durable)),
+        };
+        once.with_policy(policy(after_crash, &dice))
+    };
     let processes: Vec<(Process, Once)> = (0..=dice.roll(3))
         .map(|_| {
             let process = Process::new(&store, &dice, &healed);
-            let once = Once::new(Through(process.clone())).with_policy(policy(after_crash, &dice));
+            let once = engine(&process);
             (process, once)
         })
         .collect();
@@ -183,7 +204,7 @@ async fn history(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>)
     }
     clients.iter().for_each(tokio::task::JoinHandle::abort);
     let last = Process::new(&store, &dice, &healed);
-    let once = Once::new(Through(last.clone())).with_policy(policy(after_crash, &dice));
+    let once = engine(&last);
     for number in 0..KEYS {
         let work = Work {
             ending: 99,
@@ -202,9 +223,9 @@ async fn history(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>)
     (ledger, None)
 }
 
-fn run(seed: u64, after_crash: AfterCrash) -> (Ledger, Option<String>) {
+fn run(seed: u64, after_crash: AfterCrash, tiers: Tiers) -> (Ledger, Option<String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime without I/O can always be made").block_on(history(seed, after_crash))
+    runtime.expect("a runtime without I/O can always be made").block_on(history(seed, after_crash, tiers))
 }
 
 fn number_from(variable: &str) -> Option<u64> {
@@ -221,17 +242,18 @@ fn quiet() {
     }));
 }
 
-fn histories(after_crash: AfterCrash) {
+fn histories(after_crash: AfterCrash, tiers: Tiers) {
     quiet();
     if let Some(seed) = number_from("SEMEL_SEED") {
-        let (ledger, violation) = run(seed, after_crash);
+        let (ledger, violation) = run(seed, after_crash, tiers);
         ledger.all().iter().for_each(|(key, event)| eprintln!("key {key}: {event:?}"));
         assert_eq!(violation, None, "seed {seed}, {after_crash:?}");
         return;
     }
-    for seed in 0..number_from("SEMEL_HISTORIES").unwrap_or(HISTORIES) {
-        let (_, violation) = run(seed, after_crash);
-        assert_eq!(violation, None, "replay with SEMEL_SEED={seed}, {after_crash:?}");
+    let count = if tiers == Tiers::One { HISTORIES } else { TIERED_HISTORIES };
+    for seed in 0..number_from("SEMEL_HISTORIES").unwrap_or(count) {
+        let (_, violation) = run(seed, after_crash, tiers);
+        assert_eq!(violation, None, "replay with SEMEL_SEED={seed}, {after_crash:?}, {tiers:?}");
     }
 }
 
@@ -258,23 +280,38 @@ fn numbered(ledger: &Ledger) -> Vec<(usize, Event)> {
 #[test]
 fn the_same_seed_gives_the_same_history() {
     quiet();
-    for seed in 0..500 {
-        let [one, other] = [(); 2].map(|()| numbered(&run(seed, AfterCrash::Retry).0));
-        assert_eq!(one, other, "seed {seed}");
+    for (seed, tiers) in (0..500).zip([Tiers::One, Tiers::Two].into_iter().cycle()) {
+        let [one, other] = [(); 2].map(|()| numbered(&run(seed, AfterCrash::Retry, tiers).0));
+        assert_eq!(one, other, "seed {seed}, {tiers:?}");
     }
 }
 
 #[test]
 fn hold_keeps_its_promises_in_random_histories() {
-    histories(AfterCrash::Hold);
+    histories(AfterCrash::Hold, Tiers::One);
 }
 
 #[test]
 fn retry_keeps_its_promises_in_random_histories() {
-    histories(AfterCrash::Retry);
+    histories(AfterCrash::Retry, Tiers::One);
 }
 
 #[test]
 fn transactional_keeps_its_promises_in_random_histories() {
-    histories(AfterCrash::Transactional);
+    histories(AfterCrash::Transactional, Tiers::One);
+}
+
+#[test]
+fn hold_keeps_its_promises_in_random_histories_of_two_tiers() {
+    histories(AfterCrash::Hold, Tiers::Two);
+}
+
+#[test]
+fn retry_keeps_its_promises_in_random_histories_of_two_tiers() {
+    histories(AfterCrash::Retry, Tiers::Two);
+}
+
+#[test]
+fn transactional_keeps_its_promises_in_random_histories_of_two_tiers() {
+    histories(AfterCrash::Transactional, Tiers::Two);
 }
