@@ -1,5 +1,7 @@
 //! The server that is measured, and what it says about itself.
 
+use std::time::SystemTime;
+
 use anyhow::{Context, Result, ensure};
 use tokio_postgres::{Client, NoTls};
 use xtask::servers::Servers;
@@ -60,13 +62,18 @@ impl Server {
         Ok((row.get(0), row.get(1)))
     }
 
-    /// How many transactions there were so far, this question's included.
-    pub(crate) async fn transactions(&self) -> Result<i64> {
-        // Backends report what they did when they have been idle for a second at the latest.
-        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
-        let question =
-            "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()";
-        Ok(self.client.query_one(question, &[]).await?.get(0))
+    /// The server's time.
+    pub(crate) async fn now(&self) -> Result<SystemTime> {
+        Ok(self.client.query_one("select clock_timestamp()", &[]).await?.get(0))
+    }
+
+    /// How many connections besides this one have been given something to do since then.
+    pub(crate) async fn busy_since(&self, then: SystemTime) -> Result<i64> {
+        let question = "
+            select count(*)
+            from pg_stat_activity
+            where backend_type = 'client backend' and pid <> pg_backend_pid() and query_start > $1";
+        Ok(self.client.query_one(question, &[&then]).await?.get(0))
     }
 
     pub(crate) async fn run(&self, script: &str) -> Result<()> {
