@@ -28,6 +28,9 @@ local function load(key)
     format, r.state, r.token, r.fence, r.version, r.attempt, r.lease_until, r.heartbeat_at, r.created_at, r.updated_at,
         r.expires_at, asked_bytes, note_bytes = struct.unpack(HEAD, stored)
     local note_at = HEAD_BYTES + asked_bytes
+    if #stored < note_at + note_bytes then
+        error('SEMELFORMAT the record ends too early')
+    end
     r.asked = string.sub(stored, HEAD_BYTES + 1, note_at)
     r.note = string.sub(stored, note_at + 1, note_at + note_bytes)
     r.outcome = string.sub(stored, note_at + note_bytes + 1)
