@@ -182,7 +182,8 @@ impl RedisStore {
         .await;
         let left: Result<Vec<i64>, StoreError> = left.into_iter().collect();
         let grace = super::GRACE.as_millis() as i64;
-        let soon = names.iter().zip(left?).filter(|(_, left)| *left <= grace);
+        // What never goes is no record.
+        let soon = names.iter().zip(left?).filter(|(_, left)| (0..=grace).contains(left));
         Ok(soon.map(|(name, _)| name.clone()).collect())
     }
 }
