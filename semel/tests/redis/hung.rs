@@ -1,9 +1,12 @@
 //! A server that does not answer, and then does.
 
+use std::future::pending;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use semel::{Ask, Claim, RedisStore, Store, Void};
+use tokio::io::copy;
+use tokio::net::{TcpListener, UnixStream};
 
 use crate::place::{Place, ask, granted, lease};
 use crate::server::{PATIENCE, Server, say, settled, until};
@@ -91,13 +94,32 @@ async fn blocked(client: &mut MultiplexedConnection) -> Vec<String> {
     blocked.filter_map(|line| line.split(' ').next()).map(ToOwned::to_owned).collect()
 }
 
+/// A way to a server that does not hear of it when the other end is closed, as if a machine in between had died.
+async fn way_without_ends(server: &Server, place: &Place) -> Place {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let socket = server.url.strip_prefix("redis+unix://").unwrap().to_owned();
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let (mut from_near, mut to_near) = near.into_split();
+            let (mut from_far, mut to_far) = UnixStream::connect(&socket).await.unwrap().into_split();
+            tokio::spawn(async move { copy(&mut from_far, &mut to_near).await });
+            tokio::spawn(async move {
+                let _ = copy(&mut from_near, &mut to_far).await;
+                pending::<()>().await;
+            });
+        }
+    });
+    Place { url: format!("redis://127.0.0.1:{port}"), prefix: place.prefix.clone() }
+}
+
 /// `CLIENT PAUSE … WRITE` holds back every script, and lets others connect, look and kill: what is held back is a stray
 /// copy as soon as its connection is given up.
 #[tokio::test]
 async fn a_claim_that_was_given_up_has_no_copy_on_its_way() {
     let server = Server::start("");
     let place = server.place();
-    let (store, other) = two_stores(&place).await;
+    let (store, other) = two_stores(&way_without_ends(&server, &place).await).await;
     let mut client = server.connection().await;
     let asked = ask(&store, "key").await;
     say::<()>(&mut client, "CLIENT PAUSE 600000 WRITE").await;
@@ -118,7 +140,7 @@ async fn a_claim_that_was_given_up_has_no_copy_on_its_way() {
 async fn a_claim_that_is_sent_again_is_there_only_once() {
     let server = Server::start("");
     let place = server.place();
-    let (store, _other) = two_stores(&place).await;
+    let (store, _other) = two_stores(&way_without_ends(&server, &place).await).await;
     let mut client = server.connection().await;
     let asked = ask(&store, "key").await;
     say::<()>(&mut client, "CLIENT PAUSE 600000 WRITE").await;
