@@ -91,7 +91,8 @@ impl<'a> Walk<'a> {
     async fn records(&self, names: &[Name]) -> Result<Vec<(Name, Record, Timestamp)>, StoreError> {
         let found = join_all(names.iter().map(|name| async {
             let key = name.key(&self.store.shared.options.prefix)?;
-            let (now, record) = self.store.read_one(name.clone(), key).await?;
+            // Nobody acts on a list, and to write all that is on it would be too much.
+            let (now, record) = self.store.read_one(name.clone(), key, "").await?;
             Ok(record.map(|record| (name.clone(), record, now)))
         }))
         .await;
@@ -105,7 +106,7 @@ impl RedisStore {
         let at = query.after.as_ref().map(|cursor| Position::of(cursor).ok_or_else(foreign)).transpose()?;
         let mut page = Page { now: self.clock().await?, records: Vec::new(), next: None };
         if let Some(key) = query.whole_key()? {
-            let (now, found) = self.read_one(self.name(&key), key).await?;
+            let (now, found) = self.read_one(self.name(&key), key, "").await?;
             page.now = now;
             page.records.extend(found.filter(|record| query.matches(record, now)));
             return Ok(page);

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use semel::{Claim, RedisStore, Store, StoreError};
 use xtask::redis_servers::RedisServers;
 
 use crate::connecting::pair;
 use crate::place::{Place, ask, ask_at, done, granted, is_replayed, outcome};
-use crate::server::{connection, say, settled};
+use crate::server::{connection, say, settled, until};
 
 /// A master whose replica can be frozen.
 struct Pair {
@@ -76,6 +77,47 @@ async fn an_outcome_that_the_replica_has_not_got_is_not_replayed() {
     pair.servers.signal("CONT", "replica").unwrap();
     let claim = settled(async || other.claim(&repeat).await).await;
     assert!(is_replayed(&claim, "key"), "{claim:?}");
+}
+
+/// How far the master is, and how far the replica has acknowledged it.
+async fn offsets(master: &mut MultiplexedConnection) -> (u64, u64) {
+    let info: String = say(master, "INFO replication").await;
+    let number = |before: &str| -> u64 {
+        let (_, rest) = info.split_once(before).unwrap();
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    (number("master_repl_offset:"), number(",offset="))
+}
+
+/// From Redis 7.2 on, `WAIT` waits for what its own connection has written, and for nothing else. A repeat that wrote
+/// nothing would be answered although the replica has not got what it shows.
+#[tokio::test]
+async fn a_repeat_is_itself_something_that_the_replica_has_to_get() {
+    let pair = Pair::start().await;
+    let store = pair.careful().await;
+    let asked = ask(&store, "running").await;
+    let lease = granted(&store, &asked).await;
+    let key = done(&store, "done").await;
+    let mut master = connection(&pair.place.url).await;
+    let name = pair.place.name("done");
+    let end: u64 = say(&mut master, &format!("PEXPIRETIME {name}")).await;
+    for repeat in ["claim", "replay", "late write", "find"] {
+        let mut before = 0;
+        until("the replica has all there is", async || {
+            let (written, acknowledged) = offsets(&mut master).await;
+            before = written;
+            written == acknowledged
+        })
+        .await;
+        match repeat {
+            "claim" => assert_eq!(granted(&store, &asked).await.fence(), lease.fence()),
+            "replay" => assert!(is_replayed(&store.claim(&ask(&store, "done").await).await.unwrap(), "done")),
+            "late write" => drop(store.void(&key, asked.token, asked.not_after).await.unwrap()),
+            _ => drop(store.find(&key).await.unwrap().unwrap()),
+        }
+        assert!(offsets(&mut master).await.0 > before, "{repeat}");
+    }
+    assert_eq!(say::<u64>(&mut master, &format!("PEXPIRETIME {name}")).await, end);
 }
 
 #[tokio::test]

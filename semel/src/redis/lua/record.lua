@@ -37,6 +37,19 @@ local function load(key)
     return r
 end
 
+-- Shows a record as it is; again if replicas are waited for. From Redis 7.2 on, WAIT waits only for what its own
+-- connection has written: what another one wrote is then written once more, by the end that it has already.
+local function show(now, key, stored, again)
+    if again == 'again' then
+        -- Before 7.0 this is not known, and not needed.
+        local last = redis.pcall('PEXPIRETIME', key)
+        if type(last) == 'number' and last > 0 then
+            redis.call('PEXPIREAT', key, string.format('%.0f', last))
+        end
+    end
+    return { now, 'found', stored }
+end
+
 -- A note of this moment.
 local function note(now, text)
     return struct.pack('>I8', now) .. text
