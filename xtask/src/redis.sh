@@ -59,8 +59,8 @@ while read -r order words; do
     signal)
         process=$(cat "$folder/$2.pid")
         kill -s "$1" "$process"
-        # The shell has a word to say about a child that was killed.
-        [ "$1" != KILL ] || wait "$process" 2>/dev/null
+        # A shell says of a process that it was killed, and nobody waits for that line.
+        [ "$1" != KILL ] || { wait "$process"; } 2>/dev/null
         ;;
     esac
     echo "ready $folder"

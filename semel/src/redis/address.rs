@@ -109,12 +109,13 @@ impl Url {
         if !database.is_empty() {
             parameters.set_database(database)?;
         }
+        let trust = parameters.trust();
         Ok(Self {
             place,
             username: given(username)?.or(parameters.username),
             password: given(password)?.or(parameters.password),
             database: parameters.database.unwrap_or(0),
-            tls: secure.then(|| (parameters.trust.unwrap_or(Trust::Host), parameters.roots)),
+            tls: secure.then_some((trust, parameters.roots)),
         })
     }
 }
@@ -130,6 +131,15 @@ struct Parameters {
 }
 
 impl Parameters {
+    /// Whom to trust. Who names authorities wants one of them, as it is with Postgres.
+    fn trust(&self) -> Trust {
+        match self.trust {
+            None => Trust::Host,
+            Some(Trust::Anybody) if self.roots.is_some() => Trust::Authority,
+            Some(trust) => trust,
+        }
+    }
+
     fn parse(query: &str) -> Result<Self, StoreError> {
         let mut parameters = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

@@ -102,6 +102,11 @@ impl RedisStore {
         Name::new(&self.shared.options.prefix, key)
     }
 
+    /// How a record is shown to who may act on it: replicas have to have it, whoever wrote it.
+    fn again(&self) -> &'static str {
+        if self.shared.options.replicas > 0 { "again" } else { "" }
+    }
+
     /// What a script says to one command: its word, and what follows.
     async fn run(&self, lane: Lane, name: &Name, command: Cmd) -> Result<Said, StoreError> {
         let answer = self.shared.nodes.ask(lane, name, command).await?;
@@ -143,7 +148,8 @@ impl RedisStore {
             .arg(micros(ask.terms.retention()))
             .arg(micros(GRACE))
             .arg(ask.token.as_bytes())
-            .arg(stored::asked(&ask.intent, &ask.owner));
+            .arg(stored::asked(&ask.intent, &ask.owner))
+            .arg(self.again());
         let said = self.run(Lane::Claim, &name, command).await?;
         let opened = match &*said.word {
             "created" => {
@@ -207,7 +213,8 @@ impl RedisStore {
             .arg(text_or_nothing(item.action.fence().map(Fence::get)))
             .arg(micros(GRACE))
             .arg(action)
-            .arg(with);
+            .arg(with)
+            .arg(self.again());
         let said = self.run(Lane::Owner, &name, command).await?;
         let written = match &*said.word {
             "applied" => Written::Applied,
@@ -218,8 +225,15 @@ impl RedisStore {
         Ok((said.now, written))
     }
 
-    async fn read_one(&self, name: Name, key: Key) -> Result<(Timestamp, Option<Record>), StoreError> {
-        let said = self.run(Lane::Claim, &name, scripts::READ.on(name.as_bytes())).await?;
+    async fn read_one(
+        &self,
+        name: Name,
+        key: Key,
+        again: &str,
+    ) -> Result<(Timestamp, Option<Record>), StoreError> {
+        let mut command = scripts::READ.on(name.as_bytes());
+        command.arg(again);
+        let said = self.run(Lane::Claim, &name, command).await?;
         match &*said.word {
             "found" => Ok((said.now, Some(said.record(key)?))),
             "missing" => Ok((said.now, None)),
@@ -265,7 +279,7 @@ impl Backend for RedisStore {
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
-        self.run_all(keys, |key| self.read_one(self.name(key), key.clone())).await
+        self.run_all(keys, |key| self.read_one(self.name(key), key.clone(), self.again())).await
     }
 
     async fn scan(&self, query: &Query) -> Result<Page, StoreError> {

@@ -48,7 +48,7 @@ impl RedisOptions {
     /// | URL | for |
     /// | --- | --- |
     /// | `redis://user:password@host:6379/0` | one server, or a server of a cluster |
-    /// | `rediss://…` | the same over TLS; `sslmode` is `verify-full` (the default), `verify-ca` or `require`, `sslrootcert` a file of authorities instead of the system's |
+    /// | `rediss://…` | the same over TLS; `sslmode` is `verify-full` (the default), `verify-ca` or `require`, `sslrootcert` a file of authorities instead of the system's, with which `require` is `verify-ca` |
     /// | `redis+unix:///run/redis.sock?db=0&user=…&pass=…` | a Unix socket |
     /// | `redis+sentinel://user:password@sentinel1:26379,sentinel2/service/0`, `rediss+sentinel://…` | the master of a service; the password is that of Redis, see [`Self::with_sentinel_login`] |
     /// | `redis+cluster://host1,host2`, `rediss+cluster://…` | a cluster, by some of its servers |

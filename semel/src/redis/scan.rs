@@ -28,7 +28,8 @@ struct Position {
     node: usize,
     /// Where it is there, in a number of its own.
     scan: u64,
-    /// What was shown of the names that follow from here, as they did not all fit onto the page.
+    /// What was shown of the names that follow from here, as they did not all fit onto the page. How many names are
+    /// looked at from here on depends on the next page, and on who has come since: each is kept until it was met.
     shown: Vec<u64>,
 }
 
@@ -68,10 +69,18 @@ impl<'a> Walk<'a> {
         scan.arg(self.at.scan).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(stride);
         let answer = node.ask(scan).await?;
         let (next, names): (u64, Vec<Vec<u8>>) = super::parse(answer)?;
-        let node = self.at.node + usize::from(next == 0);
         let mut names: Vec<Name> = names.into_iter().map(Name::listed).collect();
-        names.retain(|name| !self.at.shown.contains(&name.digest()));
-        Ok(Some((names, Position { node, scan: next, shown: Vec::new() })))
+        let mut shown = self.at.shown.clone();
+        names.retain(|name| {
+            let (digest, before) = (name.digest(), shown.len());
+            shown.retain(|hash| *hash != digest);
+            shown.len() == before
+        });
+        let behind = match next {
+            0 => Position { node: self.at.node + 1, ..Position::default() },
+            scan => Position { node: self.at.node, scan, shown },
+        };
+        Ok(Some((names, behind)))
     }
 
     fn is_over(&self) -> bool {
@@ -82,7 +91,8 @@ impl<'a> Walk<'a> {
     async fn records(&self, names: &[Name]) -> Result<Vec<(Name, Record, Timestamp)>, StoreError> {
         let found = join_all(names.iter().map(|name| async {
             let key = name.key(&self.store.shared.options.prefix)?;
-            let (now, record) = self.store.read_one(name.clone(), key).await?;
+            // Nobody acts on a list, and to write all that is on it would be too much.
+            let (now, record) = self.store.read_one(name.clone(), key, "").await?;
             Ok(record.map(|record| (name.clone(), record, now)))
         }))
         .await;
@@ -96,11 +106,16 @@ impl RedisStore {
         let at = query.after.as_ref().map(|cursor| Position::of(cursor).ok_or_else(foreign)).transpose()?;
         let mut page = Page { now: self.clock().await?, records: Vec::new(), next: None };
         if let Some(key) = query.whole_key()? {
-            let (now, found) = self.read_one(self.name(&key), key).await?;
+            let (now, found) = self.read_one(self.name(&key), key, "").await?;
+            page.now = now;
             page.records.extend(found.filter(|record| query.matches(record, now)));
             return Ok(page);
         }
         let limit = query.limit as usize;
+        if limit == 0 {
+            // A page without room has no place from which another could go on.
+            return Ok(page);
+        }
         let mut walk = Walk::new(self, query.realm.as_deref(), at.unwrap_or_default());
         let mut looked_at = 0;
         // Also when there is no room any more: whether there is a next page is part of the answer.
@@ -110,8 +125,9 @@ impl RedisStore {
             let Some((names, behind)) = walk.look(STRIDE.min(room.max(16) as u32)).await? else { break };
             looked_at += names.len();
             let found = walk.records(&names).await?;
+            // By the clock of the page, by which others tell the phases, too.
             let matching: Vec<_> =
-                found.into_iter().filter(|(_, record, now)| query.matches(record, *now)).collect();
+                found.into_iter().filter(|(_, record, _)| query.matches(record, page.now)).collect();
             if matching.len() <= room {
                 page.records.extend(matching.into_iter().map(|(_, record, _)| record));
                 walk.at = behind;
@@ -167,7 +183,8 @@ impl RedisStore {
         .await;
         let left: Result<Vec<i64>, StoreError> = left.into_iter().collect();
         let grace = super::GRACE.as_millis() as i64;
-        let soon = names.iter().zip(left?).filter(|(_, left)| *left <= grace);
+        // What never goes is no record.
+        let soon = names.iter().zip(left?).filter(|(_, left)| (0..=grace).contains(left));
         Ok(soon.map(|(name, _)| name.clone()).collect())
     }
 }

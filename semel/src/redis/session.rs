@@ -163,7 +163,9 @@ pub(super) async fn slots(
 /// Refuses a server that must not hold records, and reads what is worth a word.
 fn examine(info: &InfoDict, options: &RedisOptions, address: &Address) -> Result<Server, StoreError> {
     let is = |name: &str, value: &str| info.get::<String>(name).is_some_and(|found| found == value);
-    if !is("role", "master") {
+    let is_cluster = is("cluster_enabled", "1");
+    // A replica of a cluster sends everybody on to its master.
+    if !is("role", "master") && !is_cluster {
         return Err(StoreError::unavailable(format!("Redis at {address} is a replica, and takes no writes")));
     }
     let policy: String = info.get("maxmemory_policy").unwrap_or_default();
@@ -174,7 +176,7 @@ fn examine(info: &InfoDict, options: &RedisOptions, address: &Address) -> Result
         )));
     }
     Ok(Server {
-        is_cluster: is("cluster_enabled", "1"),
+        is_cluster,
         replicas: info.get("connected_slaves").unwrap_or(0),
         persists: is("aof_enabled", "1"),
     })

@@ -1,6 +1,24 @@
 //! The store on a real Redis.
 
 mod place;
+mod server;
+mod load;
+mod log;
 
 mod contract;
+mod connecting;
+mod races;
+mod lifetimes;
+mod outcomes;
+mod unreadable;
+mod listing;
+mod callers;
+mod scripts;
+mod memory;
+mod restarts;
+mod faults;
+mod hung;
+mod replicas;
+mod sentinel;
 mod cluster;
+mod tls;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use semel::{
     Ask, Claim, Durability, Intent, Key, Lease, Outcome, Owner, RedisOptions, RedisStore, Store, Takeover,
-    Terms, Token,
+    Terms, Timestamp, Token,
 };
+
+use crate::server::connection;
 
 /// Where the records of one test are.
 pub(crate) struct Place {
@@ -35,10 +38,25 @@ impl Place {
     pub(crate) async fn store(&self) -> RedisStore {
         self.options().connect().await.unwrap()
     }
+
+    /// A plain connection, as a user would have.
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        connection(&self.url).await
+    }
+
+    /// What the record of a key that `ask` claims is called in Redis.
+    pub(crate) fn name(&self, key: &str) -> String {
+        format!("{}:tests::{key}", self.prefix)
+    }
 }
 
 /// A claim of this key by somebody new.
 pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
+    ask_at(store.now().await.unwrap(), name)
+}
+
+/// The same, if this is the store's time.
+pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
     Ask {
         key: Key::new("tests", name).unwrap(),
         intent: Intent::of("charge", "", &1).unwrap(),
@@ -47,15 +65,31 @@ pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
         durability: Durability::Full,
-        not_after: store.now().await.unwrap().after(Duration::from_secs(600)),
+        not_after: now.after(Duration::from_secs(600)),
     }
 }
 
 pub(crate) async fn granted(store: &impl Store, ask: &Ask) -> Lease {
-    match store.claim(ask).await.unwrap() {
+    lease(store.claim(ask).await.unwrap())
+}
+
+pub(crate) fn lease(claim: Claim) -> Lease {
+    match claim {
         Claim::Granted(lease) => lease,
         other => panic!("not granted: {other:?}"),
     }
+}
+
+/// A key that has an outcome.
+pub(crate) async fn done(store: &impl Store, name: &str) -> Key {
+    let lease = granted(store, &ask(store, name).await).await;
+    store.complete(&lease, &outcome(name)).await.unwrap().applied().unwrap();
+    lease.key().clone()
+}
+
+/// Whether a claim of somebody new is answered from the record that `done` has left.
+pub(crate) fn is_replayed(claim: &Claim, name: &str) -> bool {
+    matches!(claim, Claim::Done(done) if done.outcome == outcome(name))
 }
 
 pub(crate) fn outcome(name: &str) -> Outcome {

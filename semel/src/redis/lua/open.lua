@@ -1,7 +1,8 @@
 -- Creates the record of a claim if there is none, else shows the one that is there.
 --
 -- Key        the record
--- Arguments  not_after; lease, retention and grace in microseconds; token; what is asked
+-- Arguments  not_after; lease, retention and grace in microseconds; token; what is asked; 'again' if replicas are waited
+--            for, or nothing
 -- Returns    {now, 'late'}: it came after not_after
 --            {now, 'found', record}
 --            {now, 'created', fence, lease_until}
@@ -12,7 +13,7 @@ if now > tonumber(ARGV[1]) then
 end
 local stored = redis.call('GET', KEYS[1])
 if stored then
-    return { now, 'found', stored }
+    return show(now, KEYS[1], stored, ARGV[7])
 end
 local lease_until = now + ARGV[2]
 save(KEYS[1], {

@@ -28,10 +28,26 @@ local function load(key)
     format, r.state, r.token, r.fence, r.version, r.attempt, r.lease_until, r.heartbeat_at, r.created_at, r.updated_at,
         r.expires_at, asked_bytes, note_bytes = struct.unpack(HEAD, stored)
     local note_at = HEAD_BYTES + asked_bytes
+    if #stored < note_at + note_bytes then
+        error('SEMELFORMAT the record ends too early')
+    end
     r.asked = string.sub(stored, HEAD_BYTES + 1, note_at)
     r.note = string.sub(stored, note_at + 1, note_at + note_bytes)
     r.outcome = string.sub(stored, note_at + note_bytes + 1)
     return r
+end
+
+-- Shows a record as it is; again if replicas are waited for. From Redis 7.2 on, WAIT waits only for what its own
+-- connection has written: what another one wrote is then written once more, by the end that it has already.
+local function show(now, key, stored, again)
+    if again == 'again' then
+        -- Before 7.0 this is not known, and not needed.
+        local last = redis.pcall('PEXPIRETIME', key)
+        if type(last) == 'number' and last > 0 then
+            redis.call('PEXPIREAT', key, string.format('%.0f', last))
+        end
+    end
+    return { now, 'found', stored }
 end
 
 -- A note of this moment.

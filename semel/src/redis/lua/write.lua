@@ -3,7 +3,7 @@
 -- Key        the record
 -- Arguments  token; fence, or nothing to match any; grace in microseconds; what is written, and with what:
 --            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and nothing,
---            'abandon' and the note
+--            'abandon' and the note; 'again' if replicas are waited for, or nothing
 -- Returns    {now, 'applied'}
 --            {now, 'missing'}
 --            {now, 'found', record}
@@ -16,7 +16,7 @@ end
 local owned = found.state == 'R' and found.token == ARGV[1]
     and (ARGV[2] == '' or found.fence == tonumber(ARGV[2]))
 if not owned then
-    return { now, 'found', found.stored }
+    return show(now, KEYS[1], found.stored, ARGV[6])
 end
 if ARGV[4] == 'renew' then
     found.lease_until = now + ARGV[5]

@@ -1,0 +1,119 @@
+//! For how long records live, and that fences rise whatever becomes of them.
+
+use std::time::Duration;
+
+use semel::{Ask, Lease, Prune, RedisStore, Store, Terms, Timestamp};
+
+use crate::place::{Place, ask, done, granted};
+use crate::server::{Server, say, until};
+
+/// For how long Redis keeps what is over.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// A claim whose retention is over as soon as its lease is.
+async fn short_lived(store: &RedisStore, name: &str) -> Lease {
+    let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
+    granted(store, &Ask { terms, ..ask(store, name).await }).await
+}
+
+async fn until_expired(store: &RedisStore, lease: &Lease) {
+    until("the record is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
+}
+
+#[tokio::test]
+async fn fences_rise_over_expiry_and_prune_and_a_flush() {
+    let server = Server::start("");
+    let place = server.place();
+    let (store, other) = (place.store().await, place.store().await);
+    let mut client = server.connection().await;
+    let first = short_lived(&store, "key").await;
+    until_expired(&store, &first).await;
+    let taken = short_lived(&other, "key").await;
+    assert!(taken.fence() > first.fence());
+    // It counts as absent: what follows is a new life of the key.
+    assert_eq!(taken.attempt(), 1);
+
+    until_expired(&store, &taken).await;
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 1);
+    assert!(!say::<bool>(&mut client, &format!("EXISTS {}", place.name("key"))).await);
+    let pruned = granted(&store, &ask(&store, "key").await).await;
+    assert!(pruned.fence() > taken.fence());
+
+    say::<()>(&mut client, "FLUSHALL").await;
+    let flushed = granted(&other, &ask(&other, "key").await).await;
+    assert!(flushed.fence() > pruned.fence());
+    // The one before has lost it, and hears so.
+    assert!(!store.release(&pruned).await.unwrap().stands());
+}
+
+#[tokio::test]
+async fn redis_removes_a_record_when_retention_and_lease_have_been_over_for_a_while() {
+    let place = Place::shared();
+    let (store, mut client) = (place.store().await, place.connection().await);
+    let mut removed_at = async |name: &str| {
+        let micros: i64 = say(&mut client, &format!("PEXPIRETIME {}", place.name(name))).await;
+        Timestamp::from_micros(u64::try_from(micros).expect("it is removed") * 1_000)
+    };
+    let is_just_after = |removed: Timestamp, over: Timestamp| {
+        removed >= over.after(GRACE) && removed < over.after(GRACE + Duration::from_millis(2))
+    };
+
+    let terms = Terms::new(Duration::from_secs(5), Duration::from_secs(100)).unwrap();
+    let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
+    let expires_at = store.find(lease.key()).await.unwrap().unwrap().expires_at;
+    assert!(is_just_after(removed_at("key").await, expires_at));
+
+    // A lease that outlives the retention keeps the record.
+    store.renew(&lease, Duration::from_secs(500)).await.unwrap().applied().unwrap();
+    let record = store.find(lease.key()).await.unwrap().unwrap();
+    assert!(record.lease_until > expires_at && record.expires_at == expires_at);
+    assert!(is_just_after(removed_at("key").await, record.lease_until));
+    store.renew(&lease, Duration::from_secs(5)).await.unwrap().applied().unwrap();
+    assert!(is_just_after(removed_at("key").await, expires_at));
+
+    // Each further write keeps it, too: nothing may outlive what it was claimed for.
+    store.complete(&lease, &crate::place::outcome("key")).await.unwrap().applied().unwrap();
+    assert!(is_just_after(removed_at("key").await, expires_at));
+    let released = granted(&store, &ask(&store, "released").await).await;
+    store.release(&released).await.unwrap().applied().unwrap();
+    let expires_at = store.find(released.key()).await.unwrap().unwrap().expires_at;
+    assert!(is_just_after(removed_at("released").await, expires_at));
+    let again = granted(&store, &ask(&store, "released").await).await;
+    let expires_at = store.find(again.key()).await.unwrap().unwrap().expires_at;
+    assert!(is_just_after(removed_at("released").await, expires_at));
+}
+
+#[tokio::test]
+async fn the_longest_terms_are_kept_to_the_microsecond() {
+    let place = Place::shared();
+    let store = place.store().await;
+    let terms = Terms::new(Terms::MAX_LEASE, Terms::MAX_RETENTION).unwrap();
+    let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
+    let record = store.find(lease.key()).await.unwrap().unwrap();
+    assert_eq!(record.expires_at.since(record.created_at), Terms::MAX_RETENTION);
+    assert_eq!(record.lease_until.since(record.created_at), Terms::MAX_LEASE);
+    assert_eq!(record.fence, lease.fence());
+}
+
+#[tokio::test]
+async fn prune_removes_what_is_over_and_nothing_else() {
+    let place = Place::shared();
+    let store = place.store().await;
+    let mut over = Vec::new();
+    for number in 0..30 {
+        over.push(short_lived(&store, &format!("over-{number}")).await);
+        done(&store, &format!("done-{number}")).await;
+    }
+    for lease in &over {
+        until_expired(&store, lease).await;
+    }
+    assert_eq!(store.prune(&Prune { limit: 0, ..Prune::default() }).await.unwrap(), 0);
+    assert_eq!(store.prune(&Prune { realm: Some("test".into()), limit: 100 }).await.unwrap(), 0);
+    assert_eq!(store.prune(&Prune { limit: 20, ..Prune::default() }).await.unwrap(), 20);
+    assert_eq!(store.prune(&Prune { realm: Some("tests".into()), limit: 20 }).await.unwrap(), 10);
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
+    let mut client = place.connection().await;
+    let left: Vec<String> = say(&mut client, &format!("KEYS {}:*", place.prefix)).await;
+    assert_eq!(left.len(), 30);
+    assert!(left.iter().all(|name| name.contains("done-")));
+}

@@ -1,0 +1,60 @@
+//! A server that is killed and started again.
+
+use std::time::Duration;
+
+use semel::Store;
+use tokio::time::Instant;
+
+use crate::load::Load;
+use crate::place::{ask, done, is_replayed, lease};
+use crate::server::{Server, settled, until};
+
+#[tokio::test]
+async fn a_store_goes_on_by_itself_when_its_server_comes_back_with_nothing() {
+    let mut server = Server::start("");
+    let store = server.place().store().await;
+    done(&store, "key").await;
+    server.kill();
+    let asked = ask(&store, "key").await;
+    let error = store.claim(&asked).await.expect_err("there is no server");
+    assert!(error.is_transient(), "{error}");
+    server.start_again();
+    // Nothing was kept: as documented, the key runs again.
+    let lease = lease(settled(async || store.claim(&asked).await).await);
+    assert_eq!((lease.attempt(), lease.token()), (1, asked.token));
+    done(&store, "another").await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_when_a_server_with_a_file_comes_back() {
+    let mut server = Server::start("--appendonly yes --appendfsync always");
+    let store = server.place().store().await;
+    for number in 0..50 {
+        done(&store, &format!("key-{number}")).await;
+    }
+    server.kill();
+    server.start_again();
+    for number in 0..50 {
+        let name = format!("key-{number}");
+        let asked = ask(&store, &name).await;
+        assert!(is_replayed(&settled(async || store.claim(&asked).await).await, &name));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_done_twice_when_a_server_with_a_file_is_killed_under_load() {
+    let mut server = Server::start("--appendonly yes --appendfsync always");
+    let place = server.place();
+    let mut load = Load::start(&place.store().await);
+    for _ in 0..2 {
+        load.goes_on().await;
+        let heard = load.failures();
+        tokio::task::block_in_place(|| server.kill());
+        until("callers hear of it", async || load.failures() > heard).await;
+        tokio::task::block_in_place(|| server.start_again());
+        let healed = Instant::now();
+        load.goes_on().await;
+        assert!(healed.elapsed() < Duration::from_secs(10), "it took {:?} to go on", healed.elapsed());
+    }
+    load.judge(&place).await;
+}

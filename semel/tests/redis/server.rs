@@ -1,0 +1,106 @@
+//! Servers of a test's own, and plain connections to them.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Client, FromRedisValue, cmd};
+use semel::StoreError;
+use tokio::time::{Instant, sleep};
+use xtask::redis_servers::RedisServers;
+
+use crate::place::Place;
+
+/// Longer than anything takes, also on a machine that is busy with something else.
+pub(crate) const LONG: Duration = Duration::from_secs(90);
+
+/// How long a store waits for an answer of a server that will give none.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A server that a test may stop, kill and start again.
+pub(crate) struct Server {
+    servers: RedisServers,
+    settings: String,
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// With settings such as `--appendonly yes`.
+    pub(crate) fn start(settings: &str) -> Self {
+        let mut servers = RedisServers::new().unwrap();
+        let url = servers.start("redis", settings).unwrap();
+        Self { servers, settings: settings.to_owned(), url }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place::on(&self.url)
+    }
+
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        connection(&self.url).await
+    }
+
+    pub(crate) fn freeze(&mut self) {
+        self.servers.signal("STOP", "redis").unwrap();
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.servers.signal("CONT", "redis").unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.servers.signal("KILL", "redis").unwrap();
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        self.servers.start("redis", &self.settings).unwrap();
+    }
+}
+
+/// A plain connection.
+pub(crate) async fn connection(url: &str) -> MultiplexedConnection {
+    let mut connected = None;
+    until("a plain connection is there", async || {
+        connected = Client::open(url).unwrap().get_multiplexed_async_connection().await.ok();
+        connected.is_some()
+    })
+    .await;
+    connected.unwrap()
+}
+
+/// What a server answers to a command whose words have no spaces.
+pub(crate) async fn say<T: FromRedisValue>(connection: &mut MultiplexedConnection, command: &str) -> T {
+    let mut words = command.split(' ');
+    let mut asked = cmd(words.next().unwrap());
+    asked.arg(words.collect::<Vec<_>>());
+    asked.query_async(connection).await.unwrap_or_else(|error| panic!("{command}: {error}"))
+}
+
+/// Waits until this holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < LONG, "waited in vain until {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The answer when the store has found its way back. Whatever is wrong in between is said to pass.
+pub(crate) async fn settled<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+    let mut answer = None;
+    until("the store has found back", async || {
+        match ask().await {
+            Ok(some) => answer = Some(some),
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
+        answer.is_some()
+    })
+    .await;
+    answer.unwrap()
+}
+
+/// The message, that of its causes, and what they look like to who debugs.
+pub(crate) fn whole(error: &StoreError) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let causes: Vec<String> = causes.map(|cause| format!("{cause} ({cause:?})")).collect();
+    causes.join(": ")
+}

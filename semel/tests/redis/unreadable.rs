@@ -1,0 +1,136 @@
+//! Records that cannot be read: errors, never absent, and never written over.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use semel::{Ask, Fence, Inspect, Prune, Query, Store, StoreError, Takeover, Token};
+
+use crate::place::{Place, ask, granted, outcome};
+use crate::server::{Server, say};
+
+/// What stands under the name of a record, instead of the record that was there.
+#[derive(Debug)]
+enum Damage {
+    Replaced(u8, usize),
+    CutAt(usize),
+    AnotherType,
+}
+
+/// How many bytes the head of a record has.
+const HEAD_BYTES: usize = 86;
+
+const DAMAGES: [Damage; 9] = [
+    // The format of a newer version, and none.
+    Damage::Replaced(2, 0),
+    Damage::Replaced(0, 0),
+    // A state that is not known.
+    Damage::Replaced(b'X', 1),
+    Damage::CutAt(0),
+    Damage::CutAt(1),
+    Damage::CutAt(HEAD_BYTES - 1),
+    Damage::CutAt(HEAD_BYTES),
+    // In the middle of what was asked: the head is whole, token and fence can still be read.
+    Damage::CutAt(HEAD_BYTES + 20),
+    Damage::AnotherType,
+];
+
+impl Damage {
+    async fn apply(&self, client: &mut MultiplexedConnection, name: &str) {
+        let mut stored: Vec<u8> = cmd("GET").arg(name).query_async(client).await.unwrap();
+        let mut set = cmd("SET");
+        set.arg(name);
+        match self {
+            Self::Replaced(byte, at) => stored[*at] = *byte,
+            Self::CutAt(length) => stored.truncate(*length),
+            Self::AnotherType => {
+                say::<i64>(client, &format!("DEL {name}")).await;
+                say::<i64>(client, &format!("RPUSH {name} a b")).await;
+                return say::<()>(client, &format!("EXPIRE {name} 600")).await;
+            }
+        }
+        set.arg(stored).arg("KEEPTTL").exec_async(client).await.unwrap();
+    }
+}
+
+fn is_unreadable<T: std::fmt::Debug>(answer: Result<T, StoreError>, what: &str) {
+    let error = answer.expect_err(what);
+    assert!(!error.is_transient(), "{what}: {error}");
+    assert!(error.to_string().starts_with("record not understood"), "{what}: {error}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
+    let server = Server::start("");
+    for damage in DAMAGES {
+        let place = server.place();
+        let (store, mut client) = (place.store().await, place.connection().await);
+        let name = place.name("key");
+        let asked = ask(&store, "key").await;
+        let lease = granted(&store, &asked).await;
+        damage.apply(&mut client, &name).await;
+        let before: Vec<u8> = say(&mut client, &format!("DUMP {name}")).await;
+        let place_of = |verb: &str| format!("{verb} after {damage:?}");
+
+        is_unreadable(store.claim(&ask(&store, "key").await).await, &place_of("claim"));
+        is_unreadable(store.claim(&asked).await, &place_of("repeated claim"));
+        let taking = Ask { takeover: Takeover::WhenOver, ..ask(&store, "key").await };
+        is_unreadable(store.claim(&taking).await, &place_of("takeover"));
+        is_unreadable(store.complete(&lease, &outcome("key")).await, &place_of("complete"));
+        is_unreadable(store.renew(&lease, Duration::from_secs(1)).await, &place_of("renew"));
+        is_unreadable(store.release(&lease).await, &place_of("release"));
+        is_unreadable(store.abandon(&lease, "lost").await, &place_of("abandon"));
+        let void = store.void(&asked.key, asked.token, asked.not_after).await;
+        is_unreadable(void, &place_of("void"));
+        let void = store.void(&asked.key, Token::random(), asked.not_after).await;
+        is_unreadable(void, &place_of("void of another"));
+        is_unreadable(store.find(&asked.key).await, &place_of("find"));
+        is_unreadable(store.list(&Query::default()).await, &place_of("list"));
+        let exactly = Query {
+            realm: Some("tests".into()),
+            principal: Some(String::new()),
+            value: Some("key".into()),
+            ..Query::default()
+        };
+        is_unreadable(store.list(&exactly).await, &place_of("list of one"));
+        is_unreadable(Inspect::stats(&store).await, &place_of("stats"));
+        let forget = store.forget(&asked.key, Fence::new(1), "no use").await;
+        is_unreadable(forget, &place_of("forget"));
+        // One that cannot be read does not stand in the way of the others.
+        granted(&store, &ask(&store, "another").await).await;
+        assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0, "{damage:?}");
+
+        let after: Vec<u8> = say(&mut client, &format!("DUMP {name}")).await;
+        assert!(before == after, "{damage:?} was written over");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_keeps_nobody_else_from_an_answer() {
+    let place = Place::shared();
+    let (store, mut client) = (place.store().await, place.connection().await);
+    let bad = ask(&store, "bad").await;
+    granted(&store, &bad).await;
+    Damage::CutAt(HEAD_BYTES).apply(&mut client, &place.name("bad")).await;
+    let good = ask(&store, "good").await;
+    granted(&store, &good).await;
+    let keys = [good.key.clone(), bad.key.clone(), semel::Key::new("tests", "absent").unwrap()];
+    let mut found = store.find_many(&keys).await.unwrap().into_iter();
+    assert_eq!(found.next().unwrap().unwrap().unwrap().token, good.token);
+    is_unreadable(found.next().unwrap(), "find_many");
+    assert_eq!(found.next().unwrap().unwrap(), None);
+}
+
+/// Somebody has put something without an end under a name like that of a record.
+#[tokio::test]
+async fn what_is_no_record_does_not_keep_others_from_being_pruned() {
+    let server = Server::start("");
+    let place = server.place();
+    let (store, mut client) = (place.store().await, place.connection().await);
+    say::<()>(&mut client, &format!("SET {} text", place.name("foreign"))).await;
+    let terms = semel::Terms::new(semel::Terms::MIN_LEASE, semel::Terms::MIN_LEASE).unwrap();
+    let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
+    crate::server::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 1);
+    assert!(say::<bool>(&mut client, &format!("EXISTS {}", place.name("foreign"))).await);
+}
