@@ -108,13 +108,16 @@ pub struct Lease {
     attempt: u32,
     deadline: Timestamp,
     alarm: Option<Arc<Alarm>>,
-    memo: Option<Arc<Memo>>,
+    /// When retention is over, if the store has said so.
+    expires_at: Option<Timestamp>,
+    /// What was asked, for the tier that passes the lease on.
+    intent: Option<Intent>,
 }
 
 impl Lease {
     /// A lease as a store grants it.
     pub fn new(key: Key, token: Token, fence: Fence, attempt: u32, deadline: Timestamp) -> Self {
-        Self { key, token, fence, attempt, deadline, alarm: None, memo: None }
+        Self { key, token, fence, attempt, deadline, alarm: None, expires_at: None, intent: None }
     }
 
     /// The key.
@@ -161,13 +164,25 @@ impl Lease {
         }
     }
 
-    /// The same lease with a memo for the tier that passes it on.
-    pub(crate) fn with_memo(self, memo: Memo) -> Self {
-        Self { memo: Some(Arc::new(memo)), ..self }
+    /// The same lease of a record whose retention is over then.
+    #[must_use]
+    pub fn with_expiry(self, expires_at: Timestamp) -> Self {
+        Self { expires_at: Some(expires_at), ..self }
     }
 
-    pub(crate) fn memo(&self) -> Option<&Memo> {
-        self.memo.as_deref()
+    /// When the retention of its record is over by the store's clock, if the store has said so.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at
+    }
+
+    /// The same lease with what was asked.
+    pub(crate) fn with_intent(self, intent: Intent) -> Self {
+        Self { intent: Some(intent), ..self }
+    }
+
+    /// What was asked, if a tier has noted it.
+    pub(crate) fn intent(&self) -> Option<&Intent> {
+        self.intent.as_ref()
     }
 
     /// The same lease with an alarm that tells its holder of the loss.
@@ -175,14 +190,6 @@ impl Lease {
         let alarm = Arc::<Alarm>::default();
         (Self { alarm: Some(Arc::clone(&alarm)), ..self }, alarm)
     }
-}
-
-/// What a tier wants to know about a lease when it is completed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Memo {
-    pub(crate) intent: Intent,
-    /// When retention is over.
-    pub(crate) expires_at: Timestamp,
 }
 
 /// Tells the holders of a lease of its loss.

@@ -119,7 +119,8 @@ impl Record {
 
     /// The lease of the attempt that runs, or ran last.
     pub fn lease(&self) -> Lease {
-        Lease::new(self.key.clone(), self.token, self.fence, self.attempt, self.lease_until)
+        let lease = Lease::new(self.key.clone(), self.token, self.fence, self.attempt, self.lease_until);
+        lease.with_expiry(self.expires_at)
     }
 
     /// Whether this token and fence own the record: the only ones that may write to it, while it runs.

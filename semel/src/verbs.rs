@@ -104,7 +104,10 @@ impl<'a> Claiming<'a> {
     }
 
     fn granted(&self, fence: Fence, attempt: u32, deadline: Timestamp) -> Claim {
-        Claim::Granted(Lease::new(self.ask.key.clone(), self.ask.token, fence, attempt, deadline))
+        let lease = Lease::new(self.ask.key.clone(), self.ask.token, fence, attempt, deadline);
+        // Lease and retention begin together, and the one is not longer than the other.
+        let terms = &self.ask.terms;
+        Claim::Granted(lease.with_expiry(deadline.after(terms.retention() - terms.lease())))
     }
 }
 

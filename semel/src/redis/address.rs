@@ -49,8 +49,10 @@ impl Address {
 /// Who answers, and how to find out where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The first of these that answers; or the cluster that it is part of.
-    Servers(Vec<Address>),
+    /// This one; or the cluster that it is part of.
+    Server(Address),
+    /// The cluster of which these are some servers.
+    Cluster(Vec<Address>),
     /// The master of a service, as one of these sentinels knows it.
     Sentinels { sentinels: Vec<Address>, service: String },
 }
@@ -67,8 +69,19 @@ pub(super) struct Url {
 
 impl Url {
     /// Understands a URL; `RedisOptions::new` says which there are.
+    ///
+    /// # Errors
+    /// Refused, with the part that is wrong, unless that could be part of a password.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| refused("it has no scheme"))?;
+        let may_show = !url.contains('@') && !url.contains("pass");
+        Self::read(url).map_err(|wrong| {
+            let part = if may_show { format!("{:?}", wrong.part) } else { "a part of it".to_owned() };
+            StoreError::refused(format!("the Redis URL is not understood: {part} {}", wrong.why))
+        })
+    }
+
+    fn read(url: &str) -> Result<Self, Wrong> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| Wrong::new(url, "has no scheme"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut parameters = Parameters::parse(query)?;
         let (secure, kind) = match scheme.strip_prefix("rediss") {
@@ -76,35 +89,42 @@ impl Url {
             None => match scheme.strip_prefix("redis") {
                 Some(kind) => (false, kind),
                 None if scheme == "unix" => (false, "+unix"),
-                None => return Err(refused(&format!("the scheme {scheme:?} is not known"))),
+                None => return Err(Wrong::new(scheme, "is not a scheme that is known")),
             },
         };
+        if !secure && (parameters.trust.is_some() || parameters.roots.is_some()) {
+            return Err(Wrong::new("sslmode", "is for rediss:// only"));
+        }
         if kind == "+unix" && !secure {
-            let place = Place::Servers(vec![Address::Unix(decoded(rest)?.into())]);
+            let place = Place::Server(Address::Unix(decoded(rest)?.into()));
             let Parameters { database, username, password, .. } = parameters;
             return Ok(Self { place, username, password, database: database.unwrap_or(0), tls: None });
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (username, password) = login.split_once(':').unwrap_or((login, ""));
-        let given = |text: &str| -> Result<Option<String>, StoreError> {
+        let given = |text: &str| -> Result<Option<String>, Wrong> {
             if text.is_empty() { Ok(None) } else { decoded(text).map(Some) }
         };
         let default_port = if kind == "+sentinel" { 26_379 } else { 6_379 };
-        let hosts = hosts.split(',').map(|host| {
-            Address::parse(host, default_port).ok_or_else(|| refused(&format!("{host:?} is not a host")))
-        });
-        let hosts: Vec<Address> = hosts.collect::<Result<_, _>>()?;
+        let host = |host| Address::parse(host, default_port).ok_or_else(|| Wrong::new(host, "is not a host"));
+        let hosts: Vec<Address> = hosts.split(',').map(host).collect::<Result<_, _>>()?;
         let (place, database) = match kind {
-            "" | "+cluster" => (Place::Servers(hosts), path),
+            "" => match <[Address; 1]>::try_from(hosts) {
+                Ok([host]) => (Place::Server(host), path),
+                Err(_) => {
+                    return Err(Wrong::new(scheme, "takes one host: several are for clusters and sentinels"));
+                }
+            },
+            "+cluster" => (Place::Cluster(hosts), path),
             "+sentinel" => {
                 let (service, database) = path.split_once('/').unwrap_or((path, ""));
                 if service.is_empty() {
-                    return Err(refused("it names no service for the sentinels: …/SERVICE"));
+                    return Err(Wrong::new(path, "is not the name of a service, which the sentinels want"));
                 }
                 (Place::Sentinels { sentinels: hosts, service: decoded(service)? }, database)
             }
-            _ => return Err(refused(&format!("the scheme {scheme:?} is not known"))),
+            _ => return Err(Wrong::new(scheme, "is not a scheme that is known")),
         };
         if !database.is_empty() {
             parameters.set_database(database)?;
@@ -140,7 +160,7 @@ impl Parameters {
         }
     }
 
-    fn parse(query: &str) -> Result<Self, StoreError> {
+    fn parse(query: &str) -> Result<Self, Wrong> {
         let mut parameters = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -154,34 +174,37 @@ impl Parameters {
                         "require" => Trust::Anybody,
                         "verify-ca" => Trust::Authority,
                         "verify-full" => Trust::Host,
-                        _ => {
-                            return Err(refused(&format!(
-                                "sslmode {value:?} is not one of require, verify-ca, verify-full"
-                            )));
-                        }
+                        _ => return Err(Wrong::new(value, "is no sslmode: require, verify-ca, verify-full")),
                     });
                 }
-                _ => return Err(refused(&format!("the parameter {name:?} is not known"))),
+                _ => return Err(Wrong::new(name, "is not a parameter that is known")),
             }
         }
         Ok(parameters)
     }
 
-    fn set_database(&mut self, text: &str) -> Result<(), StoreError> {
+    fn set_database(&mut self, text: &str) -> Result<(), Wrong> {
         let number = text.parse().ok().filter(|number: &i64| *number >= 0);
-        self.database =
-            Some(number.ok_or_else(|| refused(&format!("{text:?} is not the number of a database")))?);
+        self.database = Some(number.ok_or_else(|| Wrong::new(text, "is not the number of a database"))?);
         Ok(())
     }
 }
 
-fn decoded(text: &str) -> Result<String, StoreError> {
+fn decoded(text: &str) -> Result<String, Wrong> {
     let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|e| refused("a part of it is not text").with_source(e))
+    decoded.map(Into::into).map_err(|_| Wrong::new(text, "is not text"))
 }
 
-fn refused(why: &str) -> StoreError {
-    StoreError::refused(format!("the Redis URL is not understood: {why}"))
+/// Which part of a URL is wrong, and why.
+struct Wrong {
+    part: String,
+    why: &'static str,
+}
+
+impl Wrong {
+    fn new(part: &str, why: &'static str) -> Self {
+        Self { part: part.to_owned(), why }
+    }
 }
 
 #[cfg(test)]
@@ -195,24 +218,24 @@ mod tests {
     #[test]
     fn every_kind_of_url_is_understood() {
         let plain = Url::parse("redis://h").unwrap();
-        assert_eq!(plain.place, Place::Servers(vec![tcp("h", 6379)]));
+        assert_eq!(plain.place, Place::Server(tcp("h", 6379)));
         assert_eq!((plain.database, plain.tls, plain.password), (0, None, None));
 
         let secure =
             Url::parse("rediss://me:p%40ss@h:7000/3?sslmode=verify-ca&sslrootcert=%2Fca.pem").unwrap();
-        assert_eq!(secure.place, Place::Servers(vec![tcp("h", 7000)]));
+        assert_eq!(secure.place, Place::Server(tcp("h", 7000)));
         assert_eq!(secure.tls, Some((Trust::Authority, Some("/ca.pem".into()))));
         assert_eq!((secure.username.as_deref(), secure.password.as_deref()), (Some("me"), Some("p@ss")));
         assert_eq!(secure.database, 3);
         assert_eq!(Url::parse("rediss://h").unwrap().tls, Some((Trust::Host, None)));
 
         let socket = Url::parse("redis+unix:///run/redis.sock?db=2&pass=x").unwrap();
-        assert_eq!(socket.place, Place::Servers(vec![Address::Unix("/run/redis.sock".into())]));
+        assert_eq!(socket.place, Place::Server(Address::Unix("/run/redis.sock".into())));
         assert_eq!((socket.database, socket.password.as_deref()), (2, Some("x")));
-        assert_eq!(Url::parse("unix:///a").unwrap().place, Place::Servers(vec![Address::Unix("/a".into())]));
+        assert_eq!(Url::parse("unix:///a").unwrap().place, Place::Server(Address::Unix("/a".into())));
 
         let cluster = Url::parse("redis+cluster://:secret@a:1,[::1]:2,c").unwrap();
-        assert_eq!(cluster.place, Place::Servers(vec![tcp("a", 1), tcp("::1", 2), tcp("c", 6379)]));
+        assert_eq!(cluster.place, Place::Cluster(vec![tcp("a", 1), tcp("::1", 2), tcp("c", 6379)]));
         assert_eq!((cluster.username, cluster.password.as_deref()), (None, Some("secret")));
 
         let sentinels = Url::parse("rediss+sentinel://a,b:1/main/4?sslmode=require").unwrap();
@@ -227,19 +250,22 @@ mod tests {
         let why = |url: &str| Url::parse(url).unwrap_err().to_string();
         let understood = "store refused: the Redis URL is not understood: ";
         for (url, said) in [
-            ("h", "it has no scheme"),
-            ("http://h", "the scheme \"http\" is not known"),
-            ("redis+ring://h", "the scheme \"redis+ring\" is not known"),
+            ("h", "\"h\" has no scheme"),
+            ("http://h", "\"http\" is not a scheme that is known"),
+            ("redis+ring://h", "\"redis+ring\" is not a scheme that is known"),
             ("redis://h:port", "\"h:port\" is not a host"),
-            ("redis://u:secret@a,,b", "\"\" is not a host"),
+            ("redis+cluster://a,,b", "\"\" is not a host"),
+            ("redis://a,b", "\"redis\" takes one host: several are for clusters and sentinels"),
+            ("redis://u:pa/ss@h", "a part of it is not a host"),
+            ("redis://u:12/secret@h", "a part of it is not the number of a database"),
+            ("redis://u:top?secret@h", "a part of it is not a parameter that is known"),
+            ("redis+unix:///a?pass=b&c", "a part of it is not a parameter that is known"),
             ("redis://h/x", "\"x\" is not the number of a database"),
             ("redis://h/-1", "\"-1\" is not the number of a database"),
-            ("redis+sentinel://h", "it names no service for the sentinels: …/SERVICE"),
-            (
-                "rediss://h?sslmode=perhaps",
-                "sslmode \"perhaps\" is not one of require, verify-ca, verify-full",
-            ),
-            ("redis://h?timeout=1", "the parameter \"timeout\" is not known"),
+            ("redis+sentinel://h", "\"\" is not the name of a service, which the sentinels want"),
+            ("redis://h?sslmode=verify-full", "\"sslmode\" is for rediss:// only"),
+            ("rediss://h?sslmode=perhaps", "\"perhaps\" is no sslmode: require, verify-ca, verify-full"),
+            ("redis://h?timeout=1", "\"timeout\" is not a parameter that is known"),
         ] {
             assert_eq!(why(url), format!("{understood}{said}"), "{url}");
         }

@@ -35,9 +35,6 @@ pub(super) fn of_server(error: &ServerError, asked: &Address) -> Result<Elsewher
             | ServerErrorKind::ReadOnly
             | ServerErrorKind::NoScript,
         ) => Err(StoreError::unavailable(text())),
-        Some(_) if text().contains("SEMELFORMAT") => {
-            Err(StoreError::corrupt("the stored record has a format that is not known here"))
-        }
         Some(_) => Err(StoreError::refused(text())),
         None => Err(match error.code() {
             "OOM" | "MISCONF" | "BUSY" | "NOREPLICAS" | "UNBLOCKED" => StoreError::unavailable(text()),

@@ -158,7 +158,7 @@ impl RedisStore {
             }
             "found" => Opened::Found(Box::new(said.record(ask.key.clone())?)),
             "late" => Opened::Late,
-            _ => return Err(other_answer()),
+            _ => return Err(said.other()),
         };
         Ok((said.now, opened))
     }
@@ -194,7 +194,7 @@ impl RedisStore {
             }
             "changed" => Replaced::Changed,
             "late" => Replaced::Late,
-            _ => return Err(other_answer()),
+            _ => return Err(said.other()),
         };
         Ok((said.now, replaced))
     }
@@ -220,7 +220,7 @@ impl RedisStore {
             "applied" => Written::Applied,
             "missing" => Written::Unapplied(None),
             "found" => Written::Unapplied(Some(Box::new(said.record(item.key.clone())?))),
-            _ => return Err(other_answer()),
+            _ => return Err(said.other()),
         };
         Ok((said.now, written))
     }
@@ -237,7 +237,7 @@ impl RedisStore {
         match &*said.word {
             "found" => Ok((said.now, Some(said.record(key)?))),
             "missing" => Ok((said.now, None)),
-            _ => Err(other_answer()),
+            _ => Err(said.other()),
         }
     }
 
@@ -303,6 +303,14 @@ struct Said {
 }
 
 impl Said {
+    /// What another word means than those that were expected.
+    fn other(&self) -> StoreError {
+        match &*self.word {
+            "unreadable" => StoreError::corrupt("the stored record has a form that is not known here"),
+            _ => other_answer(),
+        }
+    }
+
     fn grant(&self) -> Result<(Fence, Timestamp), StoreError> {
         match &*self.rest {
             [Value::Int(fence), Value::Int(until)] => {

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
+use futures_util::future::select_ok;
 use redis::{Cmd, Value};
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::{Instant, sleep_until};
 
 use super::address::{Address, Place};
 use super::committer::{Committer, Question, Said};
@@ -15,19 +18,23 @@ use super::session::{self, Server, Session};
 use crate::batch::{Batcher, Lane};
 use crate::error::StoreError;
 
+/// The shortest time between two questions about who serves what.
+const REFRESH_PAUSE: Duration = Duration::from_millis(100);
+
 /// How often a question is sent on from server to server.
 const MAX_HOPS: u32 = 6;
 
 pub(super) struct Nodes {
     options: Arc<RedisOptions>,
     map: RwLock<Map>,
-    refreshing: Arc<Mutex<()>>,
+    /// When the map was last drawn anew; held by who does so.
+    refreshing: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Who serves what.
 enum Map {
     One(Arc<Node>),
-    Cluster { slots: Vec<Arc<Node>>, nodes: HashMap<Address, Arc<Node>> },
+    Cluster { slots: Vec<Option<Arc<Node>>>, nodes: HashMap<Address, Arc<Node>> },
 }
 
 /// A server, with the queue before it.
@@ -61,7 +68,7 @@ impl Nodes {
         let session = Session::open(&options).await?;
         let map = if session.server.is_cluster {
             let served = session::slots(&options, &session.address).await?;
-            Map::of_cluster(&options, served, &HashMap::new())?
+            Map::of_cluster(&options, served, &HashMap::new())
         } else {
             Map::One(Node::start(&options, None))
         };
@@ -76,7 +83,7 @@ impl Nodes {
         name: &Name,
         command: Cmd,
     ) -> Result<Value, StoreError> {
-        let mut node = self.map().node(name);
+        let mut node = self.node(name)?;
         let mut question = Question { command: Arc::new(command), subject: name.digest(), is_asking: false };
         for _ in 0..MAX_HOPS {
             let said = node.say(lane, question.clone()).await;
@@ -111,6 +118,15 @@ impl Nodes {
         }
     }
 
+    /// The server of a name.
+    fn node(self: &Arc<Self>, name: &Name) -> Result<Arc<Node>, StoreError> {
+        let node = self.map().node(name);
+        node.ok_or_else(|| {
+            self.refresh_soon();
+            StoreError::unavailable(format!("nobody serves slot {} of the cluster of Redis", name.slot()))
+        })
+    }
+
     fn map(&self) -> RwLockReadGuard<'_, Map> {
         // Nothing panics while the lock is held.
         self.map.read().unwrap_or_else(PoisonError::into_inner)
@@ -140,23 +156,25 @@ impl Nodes {
         }
     }
 
-    async fn refresh(self: Arc<Self>, _turn: OwnedMutexGuard<()>) {
-        for address in self.known() {
-            let served = match session::slots(&self.options, &address).await {
-                Ok(served) => served,
-                Err(error) => {
-                    tracing::debug!(%error, "could not ask a server of the cluster who serves what");
-                    continue;
-                }
-            };
-            let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-            if let Map::Cluster { nodes, .. } = &*map
-                && let Ok(newer) = Map::of_cluster(&self.options, served, nodes)
-            {
-                *map = newer;
-                return;
-            }
+    async fn refresh(self: Arc<Self>, mut last: OwnedMutexGuard<Option<Instant>>) {
+        if let Some(last) = *last {
+            sleep_until(last + REFRESH_PAUSE).await;
         }
+        let known = self.known();
+        let asked = known.iter().map(|address| Box::pin(session::slots(&self.options, address)));
+        // Some of them may be gone: whoever answers first will do. If it knows less than others, they send us on.
+        match select_ok(asked).await {
+            Ok((served, _)) => {
+                let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+                if let Map::Cluster { nodes, .. } = &*map
+                    && !served.is_empty()
+                {
+                    *map = Map::of_cluster(&self.options, served, nodes);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "no server of the cluster says who serves what"),
+        }
+        *last = Some(Instant::now());
     }
 
     /// Where servers are, or were.
@@ -165,8 +183,15 @@ impl Nodes {
             Map::One(_) => Vec::new(),
             Map::Cluster { nodes, .. } => nodes.keys().cloned().collect(),
         };
-        if let Place::Servers(seeds) = &self.options.place {
-            known.extend(seeds.iter().filter(|seed| !known.contains(seed)).cloned().collect::<Vec<_>>());
+        let seeds = match &self.options.place {
+            Place::Server(seed) => std::slice::from_ref(seed),
+            Place::Cluster(seeds) => seeds,
+            Place::Sentinels { .. } => &[],
+        };
+        for seed in seeds {
+            if !known.contains(seed) {
+                known.push(seed.clone());
+            }
         }
         known
     }
@@ -174,14 +199,11 @@ impl Nodes {
 
 impl Map {
     /// The map of a cluster; servers that are known already keep their queues.
-    ///
-    /// # Errors
-    /// Unavailable if somebody is missing for some of the slots.
     fn of_cluster(
         options: &Arc<RedisOptions>,
         served: Vec<(u16, u16, Address)>,
         known: &HashMap<Address, Arc<Node>>,
-    ) -> Result<Self, StoreError> {
+    ) -> Self {
         let mut slots = vec![None; SLOTS.into()];
         let mut nodes = HashMap::new();
         for (from, to, address) in served {
@@ -193,16 +215,13 @@ impl Map {
                 slots[usize::from(slot)] = Some(Arc::clone(node));
             }
         }
-        let slots: Option<Vec<_>> = slots.into_iter().collect();
-        let slots =
-            slots.ok_or_else(|| StoreError::unavailable("the cluster of Redis does not serve all slots"))?;
-        Ok(Self::Cluster { slots, nodes })
+        Self::Cluster { slots, nodes }
     }
 
-    fn node(&self, name: &Name) -> Arc<Node> {
+    fn node(&self, name: &Name) -> Option<Arc<Node>> {
         match self {
-            Self::One(node) => Arc::clone(node),
-            Self::Cluster { slots, .. } => Arc::clone(&slots[usize::from(name.slot())]),
+            Self::One(node) => Some(Arc::clone(node)),
+            Self::Cluster { slots, .. } => slots[usize::from(name.slot())].clone(),
         }
     }
 
@@ -212,7 +231,7 @@ impl Map {
             Self::Cluster { slots, nodes } => {
                 // In the order of their first slots. One that serves none is asked only because of a slot that moves.
                 let mut served: Vec<&Arc<Node>> = Vec::with_capacity(nodes.len());
-                for node in slots {
+                for node in slots.iter().flatten() {
                     if !served.iter().any(|known| Arc::ptr_eq(known, node)) {
                         served.push(node);
                     }

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use redis::cmd;
 
-use super::RedisStore;
 use super::name::{self, Name};
 use super::nodes::Node;
+use super::{RedisStore, Shared, stored};
 use crate::backend::Backend;
 use crate::batch::Lane;
 use crate::error::StoreError;
 use crate::inspect::{Cursor, Page, Query, Stats};
+use crate::key::Key;
 use crate::record::Record;
 use crate::store::Prune;
-use crate::time::Timestamp;
 
 /// About how many names are asked for at a time.
 const STRIDE: u32 = 500;
-/// After this many names a page ends, even if it has no record yet.
-const MAX_LOOKED_AT: usize = 10_000;
+/// After about this many names, of whomever, a page ends, even if it has no record yet.
+const MAX_LOOKED_AT: u32 = 10_000;
+/// How many whole records are read at a time: each may be large.
+const AT_ONCE: usize = 8;
 
 /// A place in the walk over all names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,13 +89,26 @@ impl<'a> Walk<'a> {
         self.at.node >= self.nodes.len()
     }
 
-    /// The records of some names, with the clock; those that have gone since are left out.
-    async fn records(&self, names: &[Name]) -> Result<Vec<(Name, Record, Timestamp)>, StoreError> {
+    /// The records of some names without their outcomes, which may be large. Those that have gone since are left out, and
+    /// so are names that no record can have; what cannot be read is an error in its own place.
+    async fn outlines(
+        &self,
+        names: &[Name],
+    ) -> Result<Vec<(Name, Key, Result<Record, StoreError>)>, StoreError> {
+        let Shared { options, nodes, .. } = &*self.store.shared;
         let found = join_all(names.iter().map(|name| async {
-            let key = name.key(&self.store.shared.options.prefix)?;
-            // Nobody acts on a list, and to write all that is on it would be too much.
-            let (now, record) = self.store.read_one(name.clone(), key, "").await?;
-            Ok(record.map(|record| (name.clone(), record, now)))
+            let Ok(key) = name.key(&options.prefix) else { return Ok(None) };
+            let mut read = cmd("GETRANGE");
+            read.arg(name.as_bytes()).arg(0).arg(stored::OUTLINE_BYTES - 1);
+            let outline = match nodes.ask(Lane::Claim, name, read).await {
+                Ok(answer) => match super::parse::<Vec<u8>>(answer)? {
+                    gone if gone.is_empty() => return Ok(None),
+                    bytes => stored::outline(&bytes, key.clone()),
+                },
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => Err(error),
+            };
+            Ok(Some((name.clone(), key, outline)))
         }))
         .await;
         found.into_iter().filter_map(Result::transpose).collect()
@@ -117,27 +132,36 @@ impl RedisStore {
             return Ok(page);
         }
         let mut walk = Walk::new(self, query.realm.as_deref(), at.unwrap_or_default());
-        let mut looked_at = 0;
+        let (mut looked_at, mut shown) = (0, Vec::new());
         // Also when there is no room any more: whether there is a next page is part of the answer.
         while looked_at < MAX_LOOKED_AT {
             // Names are listed a few at a time, and nobody can stop between them: about as many as have room.
-            let room = limit - page.records.len();
-            let Some((names, behind)) = walk.look(STRIDE.min(room.max(16) as u32)).await? else { break };
-            looked_at += names.len();
-            let found = walk.records(&names).await?;
-            // By the clock of the page, by which others tell the phases, too.
-            let matching: Vec<_> =
-                found.into_iter().filter(|(_, record, _)| query.matches(record, page.now)).collect();
-            if matching.len() <= room {
-                page.records.extend(matching.into_iter().map(|(_, record, _)| record));
-                walk.at = behind;
-            } else if page.records.is_empty() && room > 0 {
-                for (name, record, _) in matching.into_iter().take(room) {
-                    walk.at.shown.push(name.digest());
-                    page.records.push(record);
+            let room = limit - shown.len();
+            let stride = if room == 0 { STRIDE } else { STRIDE.min(room.max(16) as u32) };
+            let Some((names, behind)) = walk.look(stride).await? else { break };
+            looked_at += stride;
+            let mut matching = Vec::new();
+            for (name, key, outline) in walk.outlines(&names).await? {
+                // By the clock of the page, by which others tell the phases, too.
+                if query.matches(&outline?, page.now) {
+                    matching.push((name, key));
                 }
+            }
+            if matching.len() <= room {
+                shown.extend(matching);
+                walk.at = behind;
+            } else if shown.is_empty() {
+                matching.truncate(room);
+                walk.at.shown.extend(matching.iter().map(|(name, _)| name.digest()));
+                shown.extend(matching);
             } else {
                 break;
+            }
+        }
+        for some in shown.chunks(AT_ONCE) {
+            let read = |(name, key): &(Name, Key)| self.read_one(name.clone(), key.clone(), "");
+            for read in join_all(some.iter().map(read)).await {
+                page.records.extend(read?.1.filter(|record| query.matches(record, page.now)));
             }
         }
         page.next = (!walk.is_over()).then(|| walk.at.cursor());
@@ -148,8 +172,12 @@ impl RedisStore {
         let mut stats = Stats::default();
         let mut walk = Walk::new(self, None, Position::default());
         while let Some((names, behind)) = walk.look(STRIDE).await? {
-            for (_, record, now) in walk.records(&names).await? {
-                stats.count(record.phase(now));
+            let now = self.clock().await?;
+            for (_, _, outline) in walk.outlines(&names).await? {
+                // What cannot be read is in no phase.
+                if let Ok(record) = outline {
+                    stats.count(record.phase(now));
+                }
             }
             walk.at = behind;
         }
@@ -163,9 +191,15 @@ impl RedisStore {
         while removed < u64::from(prune.limit) {
             let Some((names, behind)) = walk.look(STRIDE).await? else { break };
             let over = self.about_to_go(&names).await?;
-            for (name, record, now) in walk.records(&over).await? {
-                if removed < u64::from(prune.limit) && record.is_expired(now) {
-                    removed += u64::from(self.remove(&name, &record).await?);
+            let likely = self.clock().await?;
+            for (name, key, outline) in walk.outlines(&over).await? {
+                let is_over = outline.is_ok_and(|record| record.is_expired(likely));
+                if removed < u64::from(prune.limit) && is_over {
+                    // By the clock of Redis itself, now that it matters.
+                    let (now, found) = self.read_one(name.clone(), key, "").await?;
+                    if let Some(record) = found.filter(|record| record.is_expired(now)) {
+                        removed += u64::from(self.remove(&name, &record).await?);
+                    }
                 }
             }
             walk.at = behind;

@@ -1,6 +1,8 @@
 //! A connection to one server.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -11,13 +13,15 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::address::{Address, Place};
 use super::errors;
 use super::options::RedisOptions;
 use super::scripts;
 use crate::error::StoreError;
+
+/// The oldest version that will do.
+const MIN_VERSION: u32 = 7;
 
 /// A connection to one server that takes writes, with the scripts loaded.
 pub(super) struct Session {
@@ -48,7 +52,8 @@ impl Session {
     /// Connects to the server that the options lead to.
     pub(super) async fn open(options: &RedisOptions) -> Result<Self, StoreError> {
         match &options.place {
-            Place::Servers(addresses) => first(addresses, |address| Self::at(options, address)).await,
+            Place::Server(address) => Self::at(options, address).await,
+            Place::Cluster(addresses) => first(addresses, |address| Self::at(options, address)).await,
             Place::Sentinels { sentinels, service } => {
                 let master = first(sentinels, |sentinel| master(options, sentinel, service)).await?;
                 Self::at(options, &master).await
@@ -62,12 +67,15 @@ impl Session {
             let mut line = Line::open(options, address, &options.login).await?;
             let mut greeting = Pipeline::new();
             greeting.cmd("CLIENT").arg("ID").cmd("INFO");
+            // Nobody has this number. Whoever may not do this finds out now, and not when a connection is lost.
+            greeting.cmd("CLIENT").arg("KILL").arg("ID").arg(i64::MAX);
             for script in scripts::all() {
                 greeting.add_command(script.load());
             }
             let mut answers = line.ask(&greeting).await?.into_iter();
             let client = parse(answers.next(), address)?;
             let info: InfoDict = parse(answers.next(), address)?;
+            let _killed: i64 = parse(answers.next(), address)?;
             for loaded in answers {
                 let _hash: String = parse(Some(loaded), address)?;
             }
@@ -80,7 +88,7 @@ impl Session {
 
     /// Sends commands, and returns an answer for each; refusals are among them.
     pub(super) async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
-        self.line.connection.send_packed_commands(commands, 0, commands.len()).await
+        self.line.send(commands).await
     }
 
     /// Who is to be buried when this connection is lost.
@@ -163,7 +171,19 @@ pub(super) async fn slots(
 /// Refuses a server that must not hold records, and reads what is worth a word.
 fn examine(info: &InfoDict, options: &RedisOptions, address: &Address) -> Result<Server, StoreError> {
     let is = |name: &str, value: &str| info.get::<String>(name).is_some_and(|found| found == value);
+    let version: String = info.get("redis_version").unwrap_or_default();
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < MIN_VERSION) {
+        // Before, a script's error does not say what it is, and a full memory could not be told from a fault.
+        return Err(StoreError::refused(format!(
+            "Redis at {address} is version {version}; {MIN_VERSION}.0 or newer is wanted"
+        )));
+    }
     let is_cluster = is("cluster_enabled", "1");
+    if matches!(options.place, Place::Cluster(_)) && !is_cluster {
+        // Each of several servers by itself would grant what the others have granted.
+        return Err(StoreError::refused(format!("Redis at {address} is not part of a cluster")));
+    }
     // A replica of a cluster sends everybody on to its master.
     if !is("role", "master") && !is_cluster {
         return Err(StoreError::unavailable(format!("Redis at {address} is a replica, and takes no writes")));
@@ -182,12 +202,12 @@ fn examine(info: &InfoDict, options: &RedisOptions, address: &Address) -> Result
     })
 }
 
-/// A connection that may lead to any server, a sentinel or a replica included. Nothing is read or written any more when
-/// it is dropped.
+/// A connection that may lead to any server, a sentinel or a replica included.
 struct Line {
     connection: MultiplexedConnection,
     address: Address,
-    _driver: AbortOnDropHandle<()>,
+    /// Moves the messages. Whoever waits for an answer polls it: a task of its own would be one more to wake.
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Line {
@@ -201,12 +221,27 @@ impl Line {
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connected = MultiplexedConnection::new_with_config(login, stream, config).await;
         let (connection, driver) = connected.map_err(|e| errors::of_connection(e, address))?;
-        let _driver = AbortOnDropHandle::new(tokio::spawn(driver));
-        Ok(Self { connection, address: address.clone(), _driver })
+        Ok(Self { connection, address: address.clone(), driver: Box::pin(driver) })
+    }
+
+    /// Sends commands, and returns an answer for each; refusals are among them.
+    async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        let Self { connection, driver, .. } = self;
+        let mut answers = pin!(connection.send_packed_commands(commands, 0, commands.len()));
+        let mut is_open = true;
+        poll_fn(|context| {
+            if let Poll::Ready(answers) = answers.as_mut().poll(context) {
+                return Poll::Ready(answers);
+            }
+            is_open = is_open && driver.as_mut().poll(context).is_pending();
+            // It may have brought the answer.
+            answers.as_mut().poll(context)
+        })
+        .await
     }
 
     async fn ask(&mut self, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {
-        let answers = self.connection.send_packed_commands(commands, 0, commands.len()).await;
+        let answers = self.send(commands).await;
         answers.map_err(|e| errors::of_connection(e, &self.address))
     }
 }

@@ -58,11 +58,30 @@ pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     bytes
 }
 
+/// More than everything but the outcome takes up.
+pub(super) const OUTLINE_BYTES: usize = 4_096;
+
 /// The record that these bytes stand for.
 ///
 /// # Errors
 /// Corrupt if they stand for none, or were written by a newer version.
 pub(super) fn record(stored: &[u8], key: Key) -> Result<Record, StoreError> {
+    parse(stored, key, parse_outcome)
+}
+
+/// The same from its first bytes, with an empty outcome: enough to tell who wants to see it.
+///
+/// # Errors
+/// As [`record`].
+pub(super) fn outline(stored: &[u8], key: Key) -> Result<Record, StoreError> {
+    parse(stored, key, |_| Outcome::new(200).map(Outcome::without_body).map_err(|e| corrupt("status", e)))
+}
+
+fn parse(
+    stored: &[u8],
+    key: Key,
+    outcome: impl FnOnce(&[u8]) -> Result<Outcome, StoreError>,
+) -> Result<Record, StoreError> {
     let mut rest = Reader(stored);
     let format = rest.u8()?;
     if format != FORMAT {
@@ -82,7 +101,7 @@ pub(super) fn record(stored: &[u8], key: Key) -> Result<Record, StoreError> {
         RUNNING => State::Running,
         RELEASED => State::Released,
         // What is done is not written to any more.
-        DONE => State::Done { outcome: parse_outcome(rest.0)?, finished_at: updated_at },
+        DONE => State::Done { outcome: outcome(rest.0)?, finished_at: updated_at },
         other => return Err(StoreError::corrupt(format!("the state {other:#04x} is not known here"))),
     };
     let intent = parse_intent(&mut asked)?;

@@ -1,6 +1,7 @@
 //! Puts aside who fails, and tries again before long.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,11 +13,21 @@ const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Breaker {
-    began: Instant,
+    /// Whether nothing has failed since the last answer, so that there is nothing to look up.
+    is_well: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     /// How many questions in a row have failed.
-    failures: AtomicU32,
-    /// When the next try is due, in microseconds since the beginning; 0 while all is well.
-    next_try: AtomicU64,
+    failures: u32,
+    aside: Option<Aside>,
+}
+
+struct Aside {
+    next_try: Instant,
+    pause: Duration,
 }
 
 /// Whether to ask.
@@ -32,49 +43,58 @@ pub(super) enum Turn {
 
 impl Breaker {
     pub(super) fn new() -> Self {
-        Self { began: Instant::now(), failures: AtomicU32::new(0), next_try: AtomicU64::new(0) }
+        Self { is_well: AtomicBool::new(true), state: Mutex::default() }
     }
 
     pub(super) fn turn(&self) -> Turn {
-        let due = self.next_try.load(Ordering::Relaxed);
-        if due == 0 {
+        if self.is_well.load(Ordering::Relaxed) {
             return Turn::Ask;
         }
-        let now = self.now();
-        let is_mine = now >= due
-            && self
-                .next_try
-                .compare_exchange(due, now + self.pause(), Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if is_mine { Turn::Try } else { Turn::Aside }
+        let now = Instant::now();
+        match &mut self.state().aside {
+            None => Turn::Ask,
+            Some(aside) if now >= aside.next_try => {
+                aside.next_try = now + aside.pause;
+                Turn::Try
+            }
+            Some(_) => Turn::Aside,
+        }
     }
 
     /// There was an answer. Says whether that is news.
     pub(super) fn succeeded(&self) -> bool {
-        if self.failures.load(Ordering::Relaxed) == 0 {
+        if self.is_well.load(Ordering::Relaxed) {
             return false;
         }
-        self.failures.store(0, Ordering::Relaxed);
-        self.next_try.swap(0, Ordering::Relaxed) != 0
+        let mut state = self.state();
+        self.is_well.store(true, Ordering::Relaxed);
+        std::mem::take(&mut *state).aside.is_some()
     }
 
-    /// There was none. Says whether this was the one that made it enough.
-    pub(super) fn failed(&self) -> bool {
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if failures < ENOUGH {
-            return false;
+    /// There was none, to who asked or to who tried. Says whether this was the one that made it enough.
+    pub(super) fn failed(&self, turn: Turn) -> bool {
+        let mut state = self.state();
+        self.is_well.store(false, Ordering::Relaxed);
+        let State { failures, aside } = &mut *state;
+        *failures += 1;
+        match aside {
+            None if *failures >= ENOUGH => {
+                *aside = Some(Aside { next_try: Instant::now() + MIN_PAUSE, pause: MIN_PAUSE });
+                return true;
+            }
+            Some(aside) if turn == Turn::Try => {
+                aside.pause = (aside.pause * 2).min(MAX_PAUSE);
+                aside.next_try = Instant::now() + aside.pause;
+            }
+            // Those who had asked before it was put aside say nothing new.
+            None | Some(_) => {}
         }
-        self.next_try.swap(self.now() + self.pause(), Ordering::Relaxed) == 0
+        false
     }
 
-    fn now(&self) -> u64 {
-        // Never 0, which means something else.
-        self.began.elapsed().as_micros() as u64 + 1
-    }
-
-    fn pause(&self) -> u64 {
-        let doublings = self.failures.load(Ordering::Relaxed).saturating_sub(ENOUGH).min(10);
-        (MIN_PAUSE * (1 << doublings)).min(MAX_PAUSE).as_micros() as u64
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,23 +103,26 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
+    const MOMENT: Duration = Duration::from_millis(1);
+
     #[tokio::test(start_paused = true)]
     async fn who_fails_is_put_aside_and_tried_again_ever_more_seldom() {
         let breaker = Breaker::new();
-        assert!(!breaker.failed() && !breaker.failed());
+        assert!(!breaker.failed(Turn::Ask) && !breaker.failed(Turn::Ask));
         assert_eq!(breaker.turn(), Turn::Ask);
-        assert!(breaker.failed());
-        for pause in [MIN_PAUSE, MIN_PAUSE * 2, MIN_PAUSE * 4] {
+        assert!(breaker.failed(Turn::Ask));
+        // Those who asked at the same time do not make it worse.
+        (0..60).for_each(|_| assert!(!breaker.failed(Turn::Ask)));
+        for pause in [100, 200, 400, 800, 1_600, 2_000, 2_000].map(Duration::from_millis) {
             assert_eq!(breaker.turn(), Turn::Aside);
-            advance(pause - Duration::from_micros(10)).await;
+            advance(pause - MOMENT).await;
             assert_eq!(breaker.turn(), Turn::Aside);
-            advance(Duration::from_micros(20)).await;
+            advance(MOMENT).await;
             assert_eq!(breaker.turn(), Turn::Try);
             assert_eq!(breaker.turn(), Turn::Aside, "one is enough to try");
-            assert!(!breaker.failed());
+            assert!(!breaker.failed(Turn::Try));
         }
-        (0..40).for_each(|_| drop(breaker.failed()));
-        advance(MAX_PAUSE + Duration::from_micros(10)).await;
+        advance(MAX_PAUSE).await;
         assert_eq!(breaker.turn(), Turn::Try);
         assert!(breaker.succeeded() && !breaker.succeeded());
         assert_eq!(breaker.turn(), Turn::Ask);
@@ -109,9 +132,19 @@ mod tests {
     async fn an_answer_in_between_is_a_new_beginning() {
         let breaker = Breaker::new();
         for _ in 0..10 {
-            assert!(!breaker.failed() && !breaker.failed());
-            breaker.succeeded();
+            assert!(!breaker.failed(Turn::Ask) && !breaker.failed(Turn::Ask));
+            assert!(!breaker.succeeded());
         }
         assert_eq!(breaker.turn(), Turn::Ask);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_try_that_is_never_answered_is_followed_by_another() {
+        let breaker = Breaker::new();
+        (0..3).for_each(|_| drop(breaker.failed(Turn::Ask)));
+        for _ in 0..3 {
+            advance(MIN_PAUSE).await;
+            assert_eq!(breaker.turn(), Turn::Try);
+        }
     }
 }

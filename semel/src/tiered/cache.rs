@@ -112,7 +112,10 @@ impl Hot for MemoryCache {
     async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError> {
         let mut buried = self.buried();
         let now = Instant::now();
-        buried.retain(|_, buried| now < buried.until);
+        if buried.len() == buried.capacity() {
+            // Before it grows, and not for each: many may be forgotten at once.
+            buried.retain(|_, buried| now < buried.until);
+        }
         let rank = Rank { fence, forgotten: true };
         let rank = buried.get(key).map_or(rank, |earlier| earlier.rank.max(rank));
         buried.insert(key.clone(), Buried { rank, until: now + kept });

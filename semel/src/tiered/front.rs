@@ -29,27 +29,47 @@ const BURY_LIMIT: Duration = Duration::from_secs(5);
 const MAX_PLANTING: usize = 1_024;
 
 pub(super) struct Front<H> {
-    pub(super) hot: H,
+    hot: Arc<H>,
+    limits: Limits,
     breaker: Breaker,
     meter: HotMeter,
-    pub(super) retention: Duration,
-    pub(super) limit: Duration,
     planting: Arc<Semaphore>,
     tasks: TaskTracker,
 }
 
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// For how long something is remembered at most.
+    pub(super) retention: Duration,
+    /// For how long an answer is waited for.
+    pub(super) timeout: Duration,
+}
+
 impl<H: Hot> Front<H> {
-    pub(super) fn new(hot: H, retention: Duration, limit: Duration) -> Self {
+    pub(super) fn new(hot: Arc<H>, limits: Limits) -> Self {
         let (breaker, meter) = (Breaker::new(), HotMeter::new(hot.name()));
         let (planting, tasks) = (Arc::new(Semaphore::new(MAX_PLANTING)), TaskTracker::new());
-        Self { hot, breaker, meter, retention, limit, planting, tasks }
+        // It is never opened, so that it can be waited for more than once; a closed one takes tasks all the same.
+        tasks.close();
+        Self { hot, limits, breaker, meter, planting, tasks }
+    }
+
+    /// The same hot store with other limits.
+    pub(super) fn with(&self, change: impl FnOnce(&mut Limits)) -> Self {
+        let mut limits = self.limits;
+        change(&mut limits);
+        Self::new(Arc::clone(&self.hot), limits)
+    }
+
+    pub(super) fn hot(&self) -> &H {
+        &self.hot
     }
 
     /// What is remembered of a key; nothing if there is no answer.
     pub(super) async fn recall(self: &Arc<Self>, key: &Key) -> Option<Remembered> {
         match self.breaker.turn() {
             Turn::Ask => {
-                let answer = self.judged(self.hot.recall(key)).await;
+                let answer = self.judged(Turn::Ask, self.hot.recall(key)).await;
                 self.meter.recall(match &answer {
                     Ok(Some(_)) => "hit",
                     Ok(None) => "miss",
@@ -62,7 +82,7 @@ impl<H: Hot> Front<H> {
                 if turn == Turn::Try {
                     let (front, key) = (Arc::clone(self), key.clone());
                     self.tasks.spawn(async move {
-                        let _tried = front.judged(front.hot.recall(&key)).await;
+                        let _tried = front.judged(Turn::Try, front.hot.recall(&key)).await;
                     });
                 }
                 None
@@ -72,17 +92,20 @@ impl<H: Hot> Front<H> {
 
     /// Plants in the background what was asked of the durable store at `began`, and is kept there for so long.
     pub(super) fn plant(self: &Arc<Self>, key: &Key, remembered: Remembered, left: Duration, began: Instant) {
-        if self.breaker.turn() == Turn::Aside {
+        let turn = self.breaker.turn();
+        if turn == Turn::Aside {
             return;
         }
+        let until = Instant::now() + left;
         let Ok(room) = Arc::clone(&self.planting).try_acquire_owned() else { return };
         let (front, key) = (Arc::clone(self), key.clone());
         self.tasks.spawn(async move {
             let within = PLANT_WITHIN.saturating_sub(began.elapsed());
             // It may get there that much later.
-            let kept = left.min(front.retention).saturating_sub(within);
+            let left = until.saturating_duration_since(Instant::now());
+            let kept = left.min(front.limits.retention).saturating_sub(within);
             if !within.is_zero() && !kept.is_zero() {
-                let _planted = front.judged(front.hot.plant(&key, &remembered, kept, within)).await;
+                let _planted = front.judged(turn, front.hot.plant(&key, &remembered, kept, within)).await;
             }
             drop(room);
         });
@@ -91,15 +114,16 @@ impl<H: Hot> Front<H> {
     /// Forgets a key, however the hot store has fared of late.
     ///
     /// # Errors
-    /// Unavailable if the hot store does not say that it has.
+    /// Unknown if the hot store does not say that it has: the durable store may have made its change.
     pub(super) async fn bury(&self, key: &Key, fence: Fence) -> Result<(), StoreError> {
-        let buried = timeout(BURY_LIMIT, self.hot.bury(key, fence, BURIED_FOR)).await;
-        buried.unwrap_or_else(|_| Err(StoreError::unavailable(format!("no answer within {BURY_LIMIT:?}")))).map_err(|e| {
-            StoreError::unavailable(format!(
-                "the durable store has made the change, but the hot one ({}) did not hear of it, and may replay what it \
-                 remembers for up to {:?}; try again",
+        let late = |_| Err(StoreError::unavailable(format!("no answer within {BURY_LIMIT:?}")));
+        let buried = timeout(BURY_LIMIT, self.hot.bury(key, fence, BURIED_FOR)).await.unwrap_or_else(late);
+        buried.map_err(|e| {
+            StoreError::unknown(format!(
+                "the durable store was asked, but the hot one ({}) did not hear of it, and may replay what it remembers \
+                 for up to {:?}; try again",
                 self.hot.name(),
-                self.retention
+                self.limits.retention
             ))
             .with_source(e)
         })
@@ -107,14 +131,13 @@ impl<H: Hot> Front<H> {
 
     /// Waits until nothing is on its way.
     pub(super) async fn drain(&self) {
-        self.tasks.close();
         self.tasks.wait().await;
-        self.tasks.reopen();
     }
 
     /// The answer of the hot store, if it comes in time; what it came to is remembered.
     async fn judged<T>(
         &self,
+        turn: Turn,
         question: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let answer = self.in_time(question).await;
@@ -125,7 +148,7 @@ impl<H: Hot> Front<H> {
                 }
             }
             Err(error) => {
-                if self.breaker.failed() {
+                if self.breaker.failed(turn) {
                     tracing::warn!(store = self.hot.name(), %error, "the hot store is put aside, and tried again");
                 }
             }
@@ -142,7 +165,7 @@ impl<H: Hot> Front<H> {
         if let Poll::Ready(answer) = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await {
             return answer;
         }
-        let late = |_| Err(StoreError::unavailable(format!("no answer within {:?}", self.limit)));
-        timeout(self.limit, question).await.unwrap_or_else(late)
+        let late = |_| Err(StoreError::unavailable(format!("no answer within {:?}", self.limits.timeout)));
+        timeout(self.limits.timeout, question).await.unwrap_or_else(late)
     }
 }

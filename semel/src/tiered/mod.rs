@@ -21,12 +21,13 @@ use crate::error::StoreError;
 use crate::inspect::{Inspect, Page, Query, Stats};
 use crate::intent::Intent;
 use crate::key::Key;
-use crate::lease::{Fence, Lease, Memo, Token};
+use crate::lease::{Fence, Lease, Token};
 use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::store::{Found, Prune, Store};
+use crate::terms::{Terms, TermsError, within};
 use crate::time::Timestamp;
-use front::Front;
+use front::{Front, Limits};
 
 /// A durable store that decides, and a hot one before it that remembers: Redis before Postgres, or memory before
 /// either.
@@ -78,18 +79,32 @@ impl<H: Hot, D: Store> Tiered<H, D> {
 
     /// The hot store before the durable one.
     pub fn new(hot: H, durable: D) -> Self {
-        Self::with_limits(hot, durable, Self::DEFAULT_RETENTION, Self::DEFAULT_TIMEOUT)
+        let limits = Limits { retention: Self::DEFAULT_RETENTION, timeout: Self::DEFAULT_TIMEOUT };
+        Self { front: Arc::new(Front::new(Arc::new(hot), limits)), durable: Arc::new(durable) }
     }
 
-    /// The same with limits of one's own: for how long the hot store remembers an outcome at most, and for how long its
-    /// answer is waited for.
-    pub fn with_limits(hot: H, durable: D, retention: Duration, timeout: Duration) -> Self {
-        Self { front: Arc::new(Front::new(hot, retention, timeout)), durable: Arc::new(durable) }
+    /// The same with another limit for how long the hot store remembers an outcome. With a [`MemoryCache`] this is also for
+    /// how long another process may replay what was forgotten.
+    ///
+    /// # Errors
+    /// Refused if it is not within 10 seconds and 10 years.
+    pub fn with_retention(self, retention: Duration) -> Result<Self, TermsError> {
+        within("retention of the hot store", retention, Duration::from_secs(10), Terms::MAX_RETENTION)?;
+        Ok(Self { front: Arc::new(self.front.with(|limits| limits.retention = retention)), ..self })
+    }
+
+    /// The same with another limit for how long an answer of the hot store is waited for.
+    ///
+    /// # Errors
+    /// Refused if it is not within 1 ms and 10 seconds.
+    pub fn with_timeout(self, timeout: Duration) -> Result<Self, TermsError> {
+        within("timeout of the hot store", timeout, Duration::from_millis(1), Duration::from_secs(10))?;
+        Ok(Self { front: Arc::new(self.front.with(|limits| limits.timeout = timeout)), ..self })
     }
 
     /// The store that remembers.
     pub fn hot(&self) -> &H {
-        &self.front.hot
+        self.front.hot()
     }
 
     /// The store that decides.
@@ -111,10 +126,20 @@ impl<H: Hot, D: Store> Tiered<H, D> {
         }
     }
 
-    /// Lets the hot store forget everything about a key up to now.
-    async fn bury(&self, key: &Key, seen: Fence) -> Result<(), StoreError> {
-        let now = self.durable.now().await?;
-        self.front.bury(key, Fence::next(Some(seen), now)).await
+    /// Lets the hot store forget what an operator has changed, or tried to.
+    async fn bury(&self, key: &Key, seen: Fence, change: &Change) -> Result<(), StoreError> {
+        let fence = match change {
+            // A key that is missing may have been forgotten before, and the hot store did not hear of it. Up to now: what
+            // came since is lost from the hot store, which is no harm.
+            Change::Applied | Change::Missing => match self.durable.now().await {
+                Ok(now) => Fence::next(Some(seen), now),
+                Err(_) => seen,
+            },
+            // So it is here, and somebody has used the key since.
+            Change::Moved(_) => seen,
+            Change::Running(_) | Change::Unfit(_) => return Ok(()),
+        };
+        self.front.bury(key, fence).await
     }
 }
 
@@ -138,12 +163,7 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
                 self.plant(&ask.key, ask.intent.clone(), done.clone(), asked).await;
                 Claim::Done(done)
             }
-            Claim::Granted(lease) => {
-                // Retention and lease began together, and the one is not shorter than the other.
-                let rest = ask.terms.retention() - ask.terms.lease();
-                let memo = Memo { intent: ask.intent.clone(), expires_at: lease.deadline().after(rest) };
-                Claim::Granted(lease.with_memo(memo))
-            }
+            Claim::Granted(lease) => Claim::Granted(lease.with_intent(ask.intent.clone())),
             other => other,
         })
     }
@@ -156,9 +176,9 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         let asked = Instant::now();
         let ack = self.durable.complete(lease, outcome).await?;
         if ack.stands()
-            && let Some(Memo { intent, expires_at }) = lease.memo()
+            && let (Some(intent), Some(expires_at)) = (lease.intent(), lease.expires_at())
         {
-            let done = Done { outcome: outcome.clone(), fence: lease.fence(), expires_at: *expires_at };
+            let done = Done { outcome: outcome.clone(), fence: lease.fence(), expires_at };
             self.plant(lease.key(), intent.clone(), done, asked).await;
         }
         Ok(ack)
@@ -215,18 +235,13 @@ impl<H: Hot, D: Inspect> Inspect for Tiered<H, D> {
 
     async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
         let change = self.durable.reset(key, seen, reason).await?;
-        if change == Change::Applied {
-            self.bury(key, seen).await?;
-        }
+        self.bury(key, seen, &change).await?;
         Ok(change)
     }
 
     async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
         let change = self.durable.forget(key, seen, reason).await?;
-        // A key that is missing may have been forgotten before, and the hot store did not hear of it.
-        if matches!(change, Change::Applied | Change::Missing) {
-            self.bury(key, seen).await?;
-        }
+        self.bury(key, seen, &change).await?;
         Ok(change)
     }
 }

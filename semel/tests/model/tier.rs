@@ -65,6 +65,8 @@ enum Mutant {
     BuriedWithoutTrace,
     /// An operator's change goes to the hot store first.
     BuriedFirst,
+    /// An operator who asks again for what was forgotten, while somebody uses the key, reaches the hot store no more.
+    MovedIsLeftAlone,
     /// What is planted may get there however late.
     PlantedAnyTime,
     /// What is planted stays, whatever was there.
@@ -134,8 +136,16 @@ enum At {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Operator {
     Idle,
-    /// The durable store has forgotten the key.
-    Forgotten,
+    /// The durable store has forgotten the key, whose outcome had this fence, and which began this life.
+    Forgotten {
+        seen: u8,
+        life: u8,
+    },
+    /// The hot store did not hear of it.
+    Failed {
+        seen: u8,
+        life: u8,
+    },
     /// Of a mutant: the hot store has, and the durable one is to.
     Buried,
     Over,
@@ -156,6 +166,10 @@ enum Action {
     LeasePasses,
     Forget,
     Bury,
+    /// The hot store does not answer the operator.
+    BuryInVain,
+    /// The operator asks for the same again.
+    BuryAgain,
     /// The hot store does not remember any more that the key was forgotten.
     TraceFades,
     Lose,
@@ -338,7 +352,8 @@ impl Tier {
             Operator::Idle if is_done && self.forgets > 0 => {
                 actions.push(if first_is_bury { Action::Bury } else { Action::Forget });
             }
-            Operator::Forgotten => actions.push(Action::Bury),
+            Operator::Forgotten { .. } => actions.extend([Action::Bury, Action::BuryInVain]),
+            Operator::Failed { .. } => actions.push(Action::BuryAgain),
             Operator::Buried if is_done => actions.push(Action::Forget),
             _ => {}
         }
@@ -391,6 +406,12 @@ impl State {
     fn plant(&mut self, memory: Memory) {
         self.planting.push(memory);
         self.planting.sort();
+    }
+
+    /// The operator hears that the key was forgotten when this life began.
+    fn heard(&mut self, life: u8) {
+        self.known_life = self.known_life.max(life);
+        self.operator = Operator::Over;
     }
 
     /// Somebody who asked when lives from this one on could be known is told an outcome of a life.
@@ -490,20 +511,36 @@ impl Model for Tier {
                     state.known_life = state.life;
                     state.operator = Operator::Over;
                 } else {
-                    state.operator = Operator::Forgotten;
+                    let seen = last.durable.map_or(0, |row| row.fence);
+                    state.operator = Operator::Forgotten { seen, life: state.life };
                 }
             }
             Action::Bury => {
-                if last.operator == Operator::Forgotten {
+                if let Operator::Forgotten { life, .. } = last.operator {
                     // The clock is further by now than any fence so far.
                     self.bury(&mut state, last.last_fence);
-                    state.known_life = state.life;
-                    state.operator = Operator::Over;
+                    state.heard(life);
                 } else {
                     let seen = last.durable.map_or(0, |row| row.fence);
                     self.bury(&mut state, seen);
                     state.operator = Operator::Buried;
                 }
+            }
+            Action::BuryInVain => {
+                let Operator::Forgotten { seen, life } = last.operator else { unreachable!() };
+                state.operator = Operator::Failed { seen, life };
+            }
+            Action::BuryAgain => {
+                let Operator::Failed { seen, life } = last.operator else { unreachable!() };
+                let fence = match last.durable {
+                    // The key is missing.
+                    None => last.last_fence,
+                    // Somebody has used the key since.
+                    Some(_) if self.is(Mutant::MovedIsLeftAlone) => 0,
+                    Some(_) => seen,
+                };
+                self.bury(&mut state, fence);
+                state.heard(life);
             }
             Action::TraceFades => state.set_hot(None),
             Action::Lose => {
@@ -563,7 +600,7 @@ fn a_tier_holds_under_retry() {
 
 #[test]
 fn a_tier_holds_when_keys_are_forgotten() {
-    holds(FORGETTING, 216_180);
+    holds(FORGETTING, 348_812);
 }
 
 #[test]
@@ -594,6 +631,11 @@ fn a_key_that_is_buried_without_a_trace_is_found_out() {
 #[test]
 fn a_key_that_is_buried_before_it_is_forgotten_is_found_out() {
     mutant(Mutant::BuriedFirst, FORGETTING, "client was told an outcome of an earlier life");
+}
+
+#[test]
+fn an_operator_whose_second_try_is_left_alone_is_found_out() {
+    mutant(Mutant::MovedIsLeftAlone, FORGETTING, "client was told an outcome of an earlier life");
 }
 
 #[test]

@@ -136,7 +136,7 @@ async fn hot_answering_with_an_older_state() {
 
     let client = redis::Client::open(&*place.redis).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let pattern = "*+hot:*:key";
+    let pattern = format!("{}+hot:*", place.name);
     let names: Vec<String> = redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await.unwrap();
     assert!(!names.is_empty());
     for name in names {

@@ -78,13 +78,31 @@ async fn operator_hears_that_the_hot_store_did_not_and_can_try_again() {
     let (asked, lease) = done(&tier, "key").await;
     own.servers.signal("STOP", "hot").unwrap();
     let error = tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap_err();
-    assert!(error.is_transient(), "{error}");
+    assert!(error.is_unknown(), "{error}");
     assert!(error.to_string().contains("the hot one (redis) did not hear of it"), "{error}");
     own.servers.signal("CONT", "hot").unwrap();
     // It is missing in the durable store by now, which is no reason to leave it in the hot one.
     assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), Change::Missing);
     assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
     granted(&tier, &again(&asked)).await;
+}
+
+#[tokio::test]
+async fn operator_who_tries_again_after_somebody_used_the_key_takes_nothing_from_them() {
+    let mut own = Own::start();
+    let tier = own.place.tier().await;
+    let (asked, lease) = done(&tier, "key").await;
+    own.servers.signal("STOP", "hot").unwrap();
+    let error = tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap_err();
+    assert!(error.is_unknown(), "{error}");
+    // Somebody who does not ask the hot store gets the key, as it is new.
+    let next = granted(tier.durable(), &again(&asked)).await;
+    assert_eq!(tier.durable().complete(&next, &outcome("another")).await.unwrap(), Ack::Applied);
+    own.servers.signal("CONT", "hot").unwrap();
+    let change = tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap();
+    assert!(matches!(change, Change::Moved(_)), "{change:?}");
+    let claim = tier.claim(&again(&asked)).await.unwrap();
+    assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome("another")), "{claim:?}");
 }
 
 /// For how much longer Redis remembers the one key that it has, in milliseconds.
@@ -124,10 +142,38 @@ async fn hot_store_never_remembers_for_longer_than_the_durable_one() {
 }
 
 #[tokio::test]
+async fn hot_store_does_not_outlive_the_durable_one_after_a_claim_that_was_sent_again() {
+    let own = Own::start();
+    let tier = own.place.tier().await;
+    let retention = Duration::from_secs(60);
+    let terms = Terms::new(Duration::from_secs(1), retention).unwrap();
+    let asked = Ask { terms, ..ask(&tier, "key").await };
+    let lease = granted(&tier, &asked).await;
+    assert_eq!(tier.renew(&lease, Duration::from_secs(3_600)).await.unwrap(), Ack::Applied);
+    let lease = granted(&tier, &asked).await;
+    assert_eq!(tier.complete(&lease, &outcome("it")).await.unwrap(), Ack::Applied);
+    tier.drain().await;
+    let left = left_in_redis(&own.place.redis).await;
+    assert!(left > 30_000 && left <= 60_000, "{left}");
+}
+
+#[tokio::test]
+async fn limits_out_of_range_are_refused_by_name() {
+    let tier = || Tiered::new(cache(), semel::MemoryStore::new());
+    assert_eq!(
+        tier().with_retention(Duration::from_secs(5)).err().unwrap().to_string(),
+        "retention of the hot store of 5s is not within 10s to 315360000s"
+    );
+    assert_eq!(
+        tier().with_timeout(Duration::ZERO).err().unwrap().to_string(),
+        "timeout of the hot store of 0ns is not within 1ms to 10s"
+    );
+}
+
+#[tokio::test]
 async fn hot_store_remembers_for_as_long_as_it_is_told_at_most() {
     let own = Own::start();
-    let (hot, durable) = (own.place.hot().await, own.place.durable().await);
-    let tier = Tiered::with_limits(hot, durable, Duration::from_secs(100), Duration::from_secs(1));
+    let tier = own.place.tier().await.with_retention(Duration::from_secs(100)).unwrap();
     done(&tier, "key").await;
     let left = left_in_redis(&own.place.redis).await;
     assert!((50_000..=100_000).contains(&left), "{left}");

@@ -12,7 +12,8 @@ fn url(variable: &str) -> String {
 pub(crate) struct Place {
     pub(crate) postgres: String,
     pub(crate) redis: String,
-    name: String,
+    /// The name of the schema, and the prefix.
+    pub(crate) name: String,
 }
 
 impl Place {

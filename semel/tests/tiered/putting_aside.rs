@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Ack, Claim, Store, Tiered};
+use semel::{Ack, Claim, Store};
 use tokio::time::Instant;
 
 use crate::claims::{ask, granted, outcome};
@@ -29,8 +29,7 @@ async fn slow_claims(tier: &impl Store, timeout: Duration) -> usize {
 async fn first_few_wait_for_a_frozen_hot_store_and_the_others_do_not() {
     let mut own = Own::start();
     let timeout = Duration::from_millis(300);
-    let (hot, durable) = (own.place.hot().await, own.place.durable().await);
-    let tier = Tiered::with_limits(hot, durable, Duration::from_secs(3_600), timeout);
+    let tier = own.place.tier().await.with_timeout(timeout).unwrap();
     claim(&tier, "before").await;
     own.servers.signal("STOP", "hot").unwrap();
     let slow = slow_claims(&tier, timeout).await;

@@ -13,15 +13,15 @@ local function clock()
     return time[1] * 1000000 + time[2]
 end
 
--- The record that is stored under a key, nil if there is none.
+-- The record that is stored under a key, nil if there is none; and whether there is something that cannot be read.
 local function load(key)
     local stored = redis.call('GET', key)
     if not stored then
-        return nil
+        return nil, false
     end
     local format = string.byte(stored)
     if format ~= 1 or #stored < HEAD_BYTES then
-        error('SEMELFORMAT the record has a format that is not known here')
+        return nil, true
     end
     local r = { stored = stored }
     local asked_bytes, note_bytes
@@ -29,21 +29,20 @@ local function load(key)
         r.expires_at, asked_bytes, note_bytes = struct.unpack(HEAD, stored)
     local note_at = HEAD_BYTES + asked_bytes
     if #stored < note_at + note_bytes then
-        error('SEMELFORMAT the record ends too early')
+        return nil, true
     end
     r.asked = string.sub(stored, HEAD_BYTES + 1, note_at)
     r.note = string.sub(stored, note_at + 1, note_at + note_bytes)
     r.outcome = string.sub(stored, note_at + note_bytes + 1)
-    return r
+    return r, false
 end
 
 -- Shows a record as it is; again if replicas are waited for. From Redis 7.2 on, WAIT waits only for what its own
 -- connection has written: what another one wrote is then written once more, by the end that it has already.
 local function show(now, key, stored, again)
     if again == 'again' then
-        -- Before 7.0 this is not known, and not needed.
-        local last = redis.pcall('PEXPIRETIME', key)
-        if type(last) == 'number' and last > 0 then
+        local last = redis.call('PEXPIRETIME', key)
+        if last > 0 then
             redis.call('PEXPIREAT', key, string.format('%.0f', last))
         end
     end

@@ -2,11 +2,15 @@
 --
 -- Key        the record
 -- Arguments  expected token, expected version
--- Returns    {now, 'changed'}: the record is another, or gone
+-- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
+--            {now, 'changed'}: the record is another, or gone
 --            {now, 'applied'}
 
 local now = clock()
-local found = load(KEYS[1])
+local found, unreadable = load(KEYS[1])
+if unreadable then
+    return { now, 'unreadable' }
+end
 if not found or found.token ~= ARGV[1] or found.version ~= tonumber(ARGV[2]) then
     return { now, 'changed' }
 end

@@ -5,12 +5,16 @@
 --            and of the new record: state, token, attempt, what is asked, outcome; lease in microseconds; retention in
 --            microseconds, or nothing to keep the end it has; 'fresh' for a new life of the key, or nothing; a note,
 --            or nothing to keep the one it has
--- Returns    {now, 'changed'}: the record is another, or gone
+-- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
+--            {now, 'changed'}: the record is another, or gone
 --            {now, 'late'}: it came after not_after
 --            {now, 'applied', fence, lease_until}
 
 local now = clock()
-local found = load(KEYS[1])
+local found, unreadable = load(KEYS[1])
+if unreadable then
+    return { now, 'unreadable' }
+end
 if not found or found.token ~= ARGV[1] or found.version ~= tonumber(ARGV[2]) then
     return { now, 'changed' }
 end

@@ -4,12 +4,16 @@
 -- Arguments  token; fence, or nothing to match any; grace in microseconds; what is written, and with what:
 --            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and nothing,
 --            'abandon' and the note; 'again' if replicas are waited for, or nothing
--- Returns    {now, 'applied'}
+-- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
+--            {now, 'applied'}
 --            {now, 'missing'}
 --            {now, 'found', record}
 
 local now = clock()
-local found = load(KEYS[1])
+local found, unreadable = load(KEYS[1])
+if unreadable then
+    return { now, 'unreadable' }
+end
 if not found then
     return { now, 'missing' }
 end
