@@ -134,7 +134,15 @@ impl RedisStore {
         let latest = answers.iter().flatten().map(|(now, _)| *now).max();
         let now = match latest {
             Some(now) => now,
-            None => self.clock().await?,
+            None => match self.clock().await {
+                Ok(now) => now,
+                // That there is no time to tell says less than what became of the items; and of all of them no more
+                // can be said than of the one of which the least is known.
+                Err(error) => {
+                    let errors = answers.into_iter().filter_map(Result::err);
+                    return Err(errors.max_by_key(StoreError::is_unknown).unwrap_or(error));
+                }
+            },
         };
         Ok(Answers { now, items: answers.into_iter().map(|answer| Ok(answer?.1)).collect() })
     }

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Ask, Claim, RedisStore, Store, Void};
+use semel::{Ask, Claim, Prune, RedisStore, Store, Void};
 use tokio::io::copy;
 use tokio::net::{TcpListener, UnixStream};
 
@@ -41,6 +41,23 @@ async fn a_claim_in_the_hands_of_a_frozen_server_is_granted_once_it_is_settled()
     let record = other.find(&asked.key).await.unwrap().unwrap();
     assert!(record.is_owned_by(asked.token, lease.fence()), "{record:?}");
     assert_eq!((lease.attempt(), record.version), (1, 1));
+}
+
+/// The time was asked for when there was no answer, and that it could not be told was said in the place of what had
+/// become of the claim: "nothing was applied".
+#[tokio::test]
+async fn a_claim_in_the_hands_of_a_frozen_server_is_unknown_to_a_store_that_has_heard_nothing_yet() {
+    let mut server = Server::start("");
+    let place = server.place();
+    let options = place.options().with_timeout(PATIENCE).unwrap().with_connections(1).unwrap();
+    let store = options.connect().await.unwrap();
+    let asked = ask(&place.store().await, "key").await;
+    // There is a connection now. Where there is no record, this does not tell the time.
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
+    server.freeze();
+    ask_in_vain(&store, &asked).await;
+    server.go_on();
+    lease(settled(async || store.claim(&asked).await).await);
 }
 
 #[tokio::test]

@@ -18,7 +18,8 @@ impl Watched {
         let ports = free_ports().unwrap();
         let [sentinel, master, replica] = ports;
         let at = |port: u16| format!("--port {port} --bind 127.0.0.1");
-        servers.start("master", &at(master)).unwrap();
+        let master_settings = format!("{} --repl-diskless-sync-delay 0", at(master));
+        servers.start("master", &master_settings).unwrap();
         servers.start("replica", &format!("{} --replicaof 127.0.0.1 {master}", at(replica))).unwrap();
         let url = servers.start("sentinel", &format!("{} --sentinel", at(sentinel))).unwrap();
         let mut client = connection(&url).await;
