@@ -141,7 +141,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_try_that_is_never_answered_is_followed_by_another() {
         let breaker = Breaker::new();
-        (0..3).for_each(|_| drop(breaker.failed(Turn::Ask)));
+        (0..3).for_each(|_| _ = breaker.failed(Turn::Ask));
         for _ in 0..3 {
             advance(MIN_PAUSE).await;
             assert_eq!(breaker.turn(), Turn::Try);

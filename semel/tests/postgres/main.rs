@@ -1,6 +1,8 @@
 //! The store on a real Postgres.
 
 mod place;
+#[path = "../support/claims.rs"]
+mod claims;
 mod backends;
 mod load;
 mod proxy;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use semel::{
-    Ask, Claim, Durability, Intent, Key, Lease, Owner, PostgresOptions, PostgresStore, Store, Takeover,
-    Terms, Timestamp, Token,
-};
+use semel::{Ask, Key, Lease, PostgresOptions, PostgresStore, Store, Takeover, Token};
 use tokio_postgres::{Client, NoTls};
+
+pub(crate) use crate::claims::{ask, ask_at, granted};
 
 /// A schema, and the server it is on.
 pub(crate) struct Place {
@@ -77,30 +76,4 @@ pub(crate) async fn end_lease(client: &Client, key: &Key) {
 pub(crate) async fn taken_over(client: &Client, store: &impl Store, key: &Key) -> Lease {
     end_lease(client, key).await;
     granted(store, &Ask { takeover: Takeover::WhenOver, ..ask(store, key.value()).await }).await
-}
-
-/// A claim of this key by somebody new.
-pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
-    ask_at(store.now().await.unwrap(), name)
-}
-
-/// The same, if this is the store's time.
-pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
-    Ask {
-        key: Key::new("tests", name).unwrap(),
-        intent: Intent::of("charge", "", &1).unwrap(),
-        token: Token::random(),
-        owner: Owner::new("tests"),
-        terms: Terms::DEFAULT,
-        takeover: Takeover::Never,
-        durability: Durability::Full,
-        not_after: now.after(Duration::from_secs(600)),
-    }
-}
-
-pub(crate) async fn granted(store: &impl Store, ask: &Ask) -> Lease {
-    match store.claim(ask).await.unwrap() {
-        Claim::Granted(lease) => lease,
-        other => panic!("not granted: {other:?}"),
-    }
 }

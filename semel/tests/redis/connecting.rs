@@ -114,18 +114,18 @@ async fn a_place_where_nobody_listens_is_unavailable() {
 }
 
 #[tokio::test]
-async fn the_first_server_that_takes_writes_is_used() {
+async fn several_servers_that_are_no_cluster_are_refused() {
     let mut servers = RedisServers::new().unwrap();
-    let [nobody, first, second] = free_ports().unwrap();
-    servers.start("first", &format!("--port {first} --bind 127.0.0.1")).unwrap();
-    servers
-        .start("second", &format!("--port {second} --bind 127.0.0.1 --replicaof 127.0.0.1 {first}"))
-        .unwrap();
-    let place = Place::on(format!("redis://127.0.0.1:{nobody},127.0.0.1:{second},127.0.0.1:{first}"));
-    let store = place.store().await;
-    granted(&store, &ask(&store, "key").await).await;
-    let mut client = connection(&format!("redis://127.0.0.1:{first}")).await;
-    assert!(say::<bool>(&mut client, &format!("EXISTS {}", place.name("key"))).await);
+    let [first, second] = free_ports().unwrap();
+    for (name, port) in [("first", first), ("second", second)] {
+        servers.start(name, &format!("--port {port} --bind 127.0.0.1")).unwrap();
+    }
+    // Each would grant what the other has granted.
+    let hosts = format!("127.0.0.1:{first},127.0.0.1:{second}");
+    assert!(RedisOptions::new(&format!("redis://{hosts}")).is_err());
+    let refused = RedisStore::connect(&format!("redis+cluster://{hosts}")).await.err().expect("refused");
+    assert!(!refused.is_transient(), "{refused}");
+    assert!(refused.to_string().ends_with("is not part of a cluster"), "{refused}");
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The store on a real Redis.
 
 mod place;
+#[path = "../support/claims.rs"]
+mod claims;
 mod server;
 mod load;
 mod log;

@@ -1,13 +1,9 @@
 //! A prefix of its own for each test, on the server that `cargo xtask test` starts or on one of its own.
 
-use std::time::Duration;
-
 use redis::aio::MultiplexedConnection;
-use semel::{
-    Ask, Claim, Durability, Intent, Key, Lease, Outcome, Owner, RedisOptions, RedisStore, Store, Takeover,
-    Terms, Timestamp, Token,
-};
+use semel::{Claim, Key, Lease, Outcome, RedisOptions, RedisStore, Store, Token};
 
+pub(crate) use crate::claims::{ask, ask_at, granted};
 use crate::server::connection;
 
 /// Where the records of one test are.
@@ -50,27 +46,9 @@ impl Place {
     }
 }
 
-/// A claim of this key by somebody new.
-pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
-    ask_at(store.now().await.unwrap(), name)
-}
-
-/// The same, if this is the store's time.
-pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
-    Ask {
-        key: Key::new("tests", name).unwrap(),
-        intent: Intent::of("charge", "", &1).unwrap(),
-        token: Token::random(),
-        owner: Owner::new("tests"),
-        terms: Terms::DEFAULT,
-        takeover: Takeover::Never,
-        durability: Durability::Full,
-        not_after: now.after(Duration::from_secs(600)),
-    }
-}
-
-pub(crate) async fn granted(store: &impl Store, ask: &Ask) -> Lease {
-    lease(store.claim(ask).await.unwrap())
+/// An outcome that only this key has.
+pub(crate) fn outcome(name: &str) -> Outcome {
+    Outcome::json(name).unwrap()
 }
 
 pub(crate) fn lease(claim: Claim) -> Lease {
@@ -90,8 +68,4 @@ pub(crate) async fn done(store: &impl Store, name: &str) -> Key {
 /// Whether a claim of somebody new is answered from the record that `done` has left.
 pub(crate) fn is_replayed(claim: &Claim, name: &str) -> bool {
     matches!(claim, Claim::Done(done) if done.outcome == outcome(name))
-}
-
-pub(crate) fn outcome(name: &str) -> Outcome {
-    Outcome::json(name).unwrap()
 }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{
-    Ask, Claim, Durability, Intent, Key, Lease, Outcome, Owner, Store, Takeover, Terms, Timestamp, Token,
-};
+use semel::{Ask, Claim, Durability, Intent, Key, Lease, Owner, Store, Takeover, Terms, Timestamp, Token};
 
 /// A claim of this key by somebody new.
 pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
@@ -31,9 +29,4 @@ pub(crate) async fn granted(store: &impl Store, ask: &Ask) -> Lease {
         Claim::Granted(lease) => lease,
         other => panic!("not granted: {other:?}"),
     }
-}
-
-/// An outcome that only this key has.
-pub(crate) fn outcome(name: &str) -> Outcome {
-    Outcome::json(name).unwrap()
 }

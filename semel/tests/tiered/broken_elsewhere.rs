@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use xtask::servers::Servers;
 
-use crate::claims::{ask, granted, outcome};
-use crate::place::{Own, Place, flush};
+use crate::claims::{ask, granted};
+use crate::place::{Own, Place, flush, outcome};
 
 /// The same question by somebody else.
 fn again(asked: &Ask) -> Ask {

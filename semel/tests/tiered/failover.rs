@@ -7,8 +7,8 @@ use semel::{Ack, Ask, Claim, RedisStore, Store, Tiered, Token};
 use tokio::time::{Instant, sleep};
 use xtask::redis_servers::RedisServers;
 
-use crate::claims::{ask_at, outcome};
-use crate::place::Place;
+use crate::claims::ask_at;
+use crate::place::{Place, outcome};
 
 /// How many keys are claimed before the failover; about a third of them at the master that dies.
 const KEYS: usize = 300;

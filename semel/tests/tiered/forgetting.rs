@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use semel::{Ack, Ask, Change, Claim, Hot, Inspect, Store, Takeover, Terms, Tiered, Token};
 
-use crate::claims::{ask, granted, outcome};
-use crate::place::{Own, Place, cache};
+use crate::claims::{ask, granted};
+use crate::place::{Own, Place, cache, outcome};
 
 /// A key with an outcome, of which the hot store knows.
 async fn done<H: Hot, D: Store>(tier: &Tiered<H, D>, name: &str) -> (Ask, semel::Lease) {

@@ -1,6 +1,6 @@
 //! A place of its own for each test, on the servers that `cargo xtask test` starts or on some of its own.
 
-use semel::{MemoryCache, PostgresOptions, PostgresStore, RedisOptions, RedisStore, Tiered, Token};
+use semel::{MemoryCache, Outcome, PostgresOptions, PostgresStore, RedisOptions, RedisStore, Tiered, Token};
 use xtask::redis_servers::RedisServers;
 
 fn url(variable: &str) -> String {
@@ -78,4 +78,9 @@ pub(crate) async fn flush(url: &str) {
 /// A cache with room for everything.
 pub(crate) fn cache() -> MemoryCache {
     MemoryCache::new(64 << 20)
+}
+
+/// An outcome that only this key has.
+pub(crate) fn outcome(name: &str) -> Outcome {
+    Outcome::json(name).unwrap()
 }

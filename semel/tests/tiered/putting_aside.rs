@@ -5,8 +5,8 @@ use std::time::Duration;
 use semel::{Ack, Claim, Store};
 use tokio::time::Instant;
 
-use crate::claims::{ask, granted, outcome};
-use crate::place::Own;
+use crate::claims::{ask, granted};
+use crate::place::{Own, outcome};
 
 /// How long a claim of a new key takes.
 async fn claim(tier: &impl Store, name: &str) -> Duration {
