@@ -1,12 +1,18 @@
 //! Bytes in, the same bytes out.
 
 use bytes::Bytes;
-use semel::{Claim, Outcome, Store};
+use semel::{Claim, Outcome, RedisStore, Store};
 
 use crate::place::{Place, ask, granted};
+use crate::server::LONG;
 
 fn of(body: impl Into<Bytes>) -> Outcome {
     Outcome::new(200).unwrap().with_body(body).unwrap()
+}
+
+/// A store that gives a slow machine the time that so many bytes take.
+async fn patient(place: &Place) -> RedisStore {
+    place.options().with_timeout(LONG).unwrap().connect().await.unwrap()
 }
 
 /// Bytes that no encoding of text has, and that compress badly.
@@ -22,7 +28,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 #[tokio::test]
 async fn outcomes_of_every_kind_are_replayed_byte_for_byte() {
     let place = Place::shared();
-    let (store, other) = (place.store().await, place.store().await);
+    let (store, other) = (patient(&place).await, patient(&place).await);
     let plain = || Outcome::new(200).unwrap();
     let headers = |count: usize| {
         let headers: Vec<(String, Bytes)> = (0..count)
@@ -60,7 +66,7 @@ async fn outcomes_of_every_kind_are_replayed_byte_for_byte() {
 #[tokio::test]
 async fn several_of_the_largest_go_out_together() {
     let place = Place::shared();
-    let store = place.store().await;
+    let store = patient(&place).await;
     let outcome = of(noise(Outcome::MAX_BODY_BYTES));
     let all = (0..4).map(async |number| {
         let lease = granted(&store, &ask(&store, &format!("key-{number}")).await).await;
