@@ -32,7 +32,8 @@ start() {
     process=$!
     echo "$process" >"$folder/$name.pid"
     tries=1200
-    until [ -S "$folder/$name.sock" ]; do
+    # The socket is there before the server listens at it; whatever it answers will do.
+    until LD_LIBRARY_PATH=$REDIS_LIBRARIES "$REDIS_FOLDER/redis-cli" -s "$folder/$name.sock" ping >/dev/null 2>&1; do
         tries=$((tries - 1))
         if [ "$tries" -eq 0 ] || ! kill -0 "$process" 2>/dev/null; then
             echo "redis $name did not start; the end of its log:"
