@@ -49,7 +49,7 @@ impl<'a> Reference<'a> {
         let open = load(&mut connection, OPEN).await?;
         let write = load(&mut connection, WRITE).await?;
         let socket = format!("{}/{name}.sock", servers.folder());
-        let (asked, outcome) = ("a".repeat(57), "o".repeat(8 + BODY_BYTES));
+        let (asked, outcome) = ("a".repeat(57), "o".repeat(12 + BODY_BYTES));
         Ok(Self { servers, socket, connection, open, write, asked, outcome })
     }
 
@@ -60,7 +60,7 @@ impl<'a> Reference<'a> {
     /// Claims and completes of new keys per second, with so many commands on their way on each connection.
     pub(super) async fn first(&self, in_flight: usize) -> Result<f64> {
         let claims = self.rate(in_flight, 1_000_000_000_000, &self.claim("bench:new:__rand_int__"))?;
-        // A hundred times as many as are completed, so that hardly any is hit twice.
+        // Ten times as many as are completed, so that hardly any is hit twice.
         let running = COMMANDS * 10;
         for chunk in (0..running).collect::<Vec<_>>().chunks(10_000) {
             let mut pipeline = redis::pipe();

@@ -41,7 +41,7 @@ pub(super) fn intent_bytes(intent: &Intent) -> Vec<u8> {
     bytes
 }
 
-/// An outcome: status, subtype, headers, whether there is a body, and the body.
+/// An outcome: status, subtype, headers, whether there is a body, its length, and the body.
 pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     let headers = codec::encode(outcome);
     let body = outcome.body();
@@ -54,7 +54,10 @@ pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     bytes.put_u32(headers.len() as u32);
     bytes.put_slice(&headers);
     bytes.put_u8(body.is_some().into());
-    bytes.put_slice(body.map_or(&[], |body| body));
+    if let Some(body) = body {
+        bytes.put_u32(body.len() as u32);
+        bytes.put_slice(body);
+    }
     bytes
 }
 
@@ -149,7 +152,11 @@ pub(super) fn parse_outcome(bytes: &[u8]) -> Result<Outcome, StoreError> {
     outcome = codec::decode(rest.bytes(header_bytes as usize)?, outcome)?;
     match rest.u8()? {
         0 => Ok(outcome.without_body()),
-        _ => outcome.with_body(Bytes::copy_from_slice(rest.0)).map_err(|e| corrupt("body", e)),
+        _ => {
+            let length = rest.u32()?;
+            let body = Bytes::copy_from_slice(rest.bytes(length as usize)?);
+            outcome.with_body(body).map_err(|e| corrupt("body", e))
+        }
     }
 }
 
@@ -202,5 +209,58 @@ impl<'a> Reader<'a> {
 
     fn rest_as_text(&self, what: &str) -> Result<&'a str, StoreError> {
         std::str::from_utf8(self.0).map_err(|e| corrupt(what, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> Vec<u8> {
+        let intent = Intent::of("POST /charges", "invoice 7", &1).unwrap();
+        let asked = asked(&intent, &Owner::new("worker 7"));
+        let kept = Outcome::new(201).unwrap().with_body("created").unwrap().with_subtype("new").unwrap();
+        let outcome = outcome(&kept.with_headers([("etag", "7".into())]).unwrap());
+        let mut bytes = vec![FORMAT, DONE];
+        bytes.put_slice(&[7; 16]);
+        // Fence, version, attempt and five moments.
+        (1..=8).for_each(|number| bytes.put_u64(number));
+        bytes.put_u16(asked.len() as u16);
+        bytes.put_u16(12);
+        bytes.put_slice(&asked);
+        bytes.put_u64(9);
+        bytes.put_slice(b"note");
+        bytes.put_slice(&outcome);
+        bytes
+    }
+
+    fn key() -> Key {
+        Key::new("realm", "key").unwrap()
+    }
+
+    #[test]
+    fn the_stored_form_does_not_change() {
+        let record = record(&whole(), key()).unwrap();
+        let moment = Timestamp::from_micros;
+        assert_eq!((record.fence, record.version, record.attempt), (Fence::new(1), 2, 3));
+        assert_eq!((record.lease_until, record.heartbeat_at), (moment(4), moment(5)));
+        assert_eq!(
+            (record.created_at, record.updated_at, record.expires_at),
+            (moment(6), moment(7), moment(8))
+        );
+        assert_eq!((record.owner.as_str(), record.intent.resource()), ("worker 7", "invoice 7"));
+        assert_eq!(record.note, Some(Note::new(moment(9), "note")));
+        let outcome = record.outcome().unwrap();
+        assert_eq!((outcome.status(), outcome.subtype()), (201, Some("new")));
+        assert_eq!(outcome.body().unwrap(), "created");
+        assert_eq!(outcome.headers().next(), Some(("etag", &Bytes::from_static(b"7"))));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_an_error() {
+        let whole = whole();
+        for end in 0..whole.len() {
+            assert!(record(&whole[..end], key()).is_err(), "{end} of {}", whole.len());
+        }
     }
 }
