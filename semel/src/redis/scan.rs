@@ -102,13 +102,19 @@ impl<'a> Walk<'a> {
             read.arg(name.as_bytes()).arg(0).arg(stored::OUTLINE_BYTES - 1);
             let outline = match nodes.ask(Lane::Claim, name, read).await {
                 Ok(answer) => match super::parse::<Vec<u8>>(answer)? {
-                    gone if gone.is_empty() => return Ok(None),
-                    bytes => stored::outline(&bytes, key.clone()),
+                    // Nothing is either no record or an empty one, which is not the same.
+                    nothing if nothing.is_empty() => {
+                        let found = self.store.read_one(name.clone(), key.clone(), "").await;
+                        found.map(|(_, record)| record).transpose()
+                    }
+                    bytes => Some(stored::outline(&bytes, key.clone())),
                 },
-                Err(error) if error.is_transient() => return Err(error),
-                Err(error) => Err(error),
+                Err(error) => Some(Err(error)),
             };
-            Ok(Some((name.clone(), key, outline)))
+            match outline {
+                Some(Err(error)) if error.is_transient() => Err(error),
+                outline => Ok(outline.map(|outline| (name.clone(), key, outline))),
+            }
         }))
         .await;
         found.into_iter().filter_map(Result::transpose).collect()
