@@ -1,16 +1,12 @@
 //! The server processes behind a store.
 
 use std::process::Command;
-use std::time::Duration;
 
 use semel::Token;
-use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
 use crate::place::Place;
-
-/// Longer than anything takes, also on a machine that is busy with something else.
-pub(crate) const LONG: Duration = Duration::from_secs(90);
+use crate::until::until;
 
 /// The server processes of all connections that bear one name.
 pub(crate) struct Backends {
@@ -59,15 +55,6 @@ impl Backends {
             self.client.query(question, &[&pid]).await.unwrap().is_empty()
         })
         .await;
-    }
-}
-
-/// Waits until this holds.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < LONG, "waited in vain until {what}");
-        sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::poll;
 use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, StoreError, Takeover};
 
-use crate::backends::{Backends, until};
+use crate::backends::Backends;
 use crate::place::{Place, ask, end_lease, granted};
 use crate::proxy::{Cut, Proxy};
+use crate::until::until;
 
 const CUTS: [Cut; 4] = [Cut::BeforeRequest, Cut::BeforeAnswer, Cut::InAnswer, Cut::Unnoticed];
 

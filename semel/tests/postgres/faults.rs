@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep};
 use tokio_postgres::NoTls;
 use xtask::servers::Servers;
 
-use crate::backends::{Backends, until};
+use crate::backends::Backends;
 use crate::load::Load;
 use crate::place::{Place, ask, granted};
+use crate::until::until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_done_twice_when_connections_are_ended_under_load() {

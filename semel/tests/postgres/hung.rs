@@ -6,8 +6,9 @@ use semel::{Ask, Claim, PostgresStore, Store, Void};
 use tokio::time::timeout;
 use xtask::servers::Servers;
 
-use crate::backends::{Backends, signal, until};
+use crate::backends::{Backends, signal};
 use crate::place::{Place, ask, granted};
+use crate::until::until;
 
 const PATIENCE: Duration = Duration::from_millis(300);
 

@@ -3,7 +3,10 @@
 mod place;
 #[path = "../support/claims.rs"]
 mod claims;
+#[path = "../support/until.rs"]
+mod until;
 mod backends;
+#[path = "../support/load.rs"]
 mod load;
 mod proxy;
 

@@ -10,8 +10,9 @@ use tokio::time::sleep;
 use tokio_postgres::Client;
 use xtask::servers::Servers;
 
-use crate::backends::{Backends, until};
+use crate::backends::Backends;
 use crate::place::{Place, ask, granted, pid};
+use crate::until::until;
 
 /// How often the same is asked while the standby is away: enough for every connection to have its turn.
 const TURNS: usize = 4;

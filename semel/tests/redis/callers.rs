@@ -8,7 +8,8 @@ use semel::{Ask, Key, Store};
 use tokio::time::timeout;
 
 use crate::place::{Place, ask, granted, lease, outcome};
-use crate::server::{LONG, PATIENCE, Server, say, settled, until};
+use crate::server::{PATIENCE, Server, say, settled};
+use crate::until::{LONG, until};
 
 #[tokio::test]
 async fn callers_who_go_away_cancel_nothing_and_cost_nothing() {

@@ -11,7 +11,8 @@ use xtask::redis_servers::RedisServers;
 
 use crate::listing::{claim_all, listed};
 use crate::place::{Place, ask, done, granted, is_replayed, lease, outcome};
-use crate::server::{connection, say, settled, until};
+use crate::server::{connection, say, settled};
+use crate::until::until;
 
 /// A cluster that answers.
 pub(crate) struct Cluster {

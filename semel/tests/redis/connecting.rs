@@ -5,7 +5,8 @@ use xtask::redis_servers::{RedisServers, free_ports};
 
 use crate::log;
 use crate::place::{Place, ask, granted, lease};
-use crate::server::{Server, connection, say, settled, until, whole};
+use crate::server::{Server, connection, say, settled, whole};
+use crate::until::until;
 
 /// Why there is no store at this URL.
 async fn refused(url: &str) -> StoreError {

@@ -9,7 +9,8 @@ use tokio::io::copy;
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::place::{Place, ask, granted, lease};
-use crate::server::{PATIENCE, Server, say, settled, until};
+use crate::server::{PATIENCE, Server, say, settled};
+use crate::until::until;
 
 /// A store with one connection, and another process that has one of its own.
 async fn two_stores(place: &Place) -> (RedisStore, RedisStore) {

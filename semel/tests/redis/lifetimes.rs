@@ -5,7 +5,8 @@ use std::time::Duration;
 use semel::{Ask, Lease, Prune, RedisStore, Store, Terms, Timestamp};
 
 use crate::place::{Place, ask, done, granted};
-use crate::server::{Server, say, until};
+use crate::server::{Server, say};
+use crate::until::until;
 
 /// For how long Redis keeps what is over.
 const GRACE: Duration = Duration::from_secs(60);

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use semel::{Claim, Outcome, RedisStore, Store};
 
 use crate::place::{Place, ask, granted};
-use crate::server::{LONG, Server};
+use crate::server::Server;
+use crate::until::LONG;
 
 fn of(body: impl Into<Bytes>) -> Outcome {
     Outcome::new(200).unwrap().with_body(body).unwrap()

@@ -8,7 +8,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::place::{Place, ask, granted};
-use crate::server::until;
+use crate::until::until;
 
 const TASKS: usize = 64;
 

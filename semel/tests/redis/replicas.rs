@@ -8,7 +8,8 @@ use xtask::redis_servers::RedisServers;
 
 use crate::connecting::pair;
 use crate::place::{Place, ask, ask_at, done, granted, is_replayed, lease, outcome};
-use crate::server::{connection, say, settled, until};
+use crate::server::{connection, say, settled};
+use crate::until::until;
 
 /// A master whose replica can be frozen.
 struct Pair {

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::load::Load;
 use crate::place::{ask, done, is_replayed, lease};
-use crate::server::{Server, settled, until};
+use crate::server::{Server, settled};
+use crate::until::until;
 
 #[tokio::test]
 async fn a_store_goes_on_by_itself_when_its_server_comes_back_with_nothing() {

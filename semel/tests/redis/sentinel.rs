@@ -4,7 +4,8 @@ use semel::{RedisStore, Store};
 use xtask::redis_servers::{RedisServers, free_ports};
 
 use crate::place::{Place, ask, done, granted, is_replayed};
-use crate::server::{connection, say, settled, until};
+use crate::server::{connection, say, settled};
+use crate::until::until;
 
 /// A sentinel that watches over a master and its replica, each at a port of 127.0.0.1.
 struct Watched {

@@ -5,13 +5,10 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, FromRedisValue, cmd};
 use semel::StoreError;
-use tokio::time::{Instant, sleep};
 use xtask::redis_servers::RedisServers;
 
 use crate::place::Place;
-
-/// Longer than anything takes, also on a machine that is busy with something else.
-pub(crate) const LONG: Duration = Duration::from_secs(90);
+use crate::until::until;
 
 /// How long a store waits for an answer of a server that will give none.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
@@ -73,15 +70,6 @@ pub(crate) async fn say<T: FromRedisValue>(connection: &mut MultiplexedConnectio
     let mut asked = cmd(words.next().unwrap());
     asked.arg(words.collect::<Vec<_>>());
     asked.query_async(connection).await.unwrap_or_else(|error| panic!("{command}: {error}"))
-}
-
-/// Waits until this holds.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < LONG, "waited in vain until {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// The answer when the store has found its way back. Whatever is wrong in between is said to pass.

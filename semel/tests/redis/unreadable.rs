@@ -130,7 +130,7 @@ async fn what_is_no_record_does_not_keep_others_from_being_pruned() {
     say::<()>(&mut client, &format!("SET {} text", place.name("foreign"))).await;
     let terms = semel::Terms::new(semel::Terms::MIN_LEASE, semel::Terms::MIN_LEASE).unwrap();
     let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
-    crate::server::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
+    crate::until::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 1);
     assert!(say::<bool>(&mut client, &format!("EXISTS {}", place.name("foreign"))).await);
 }

@@ -9,6 +9,7 @@ use xtask::servers::Servers;
 
 use crate::claims::{ask, granted};
 use crate::place::{Own, Place, flush, outcome};
+use crate::until::until;
 
 /// The same question by somebody else.
 fn again(asked: &Ask) -> Ask {
@@ -24,14 +25,6 @@ async fn replays(store: &impl Store, asked: &Ask, name: &str) {
 async fn is_running(store: &impl Store, asked: &Ask) {
     let claim = store.claim(&again(asked)).await.unwrap();
     assert!(matches!(claim, Claim::Running { .. }), "{claim:?}");
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < Duration::from_secs(90), "waited in vain until {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]

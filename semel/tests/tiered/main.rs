@@ -4,6 +4,8 @@ mod place;
 
 #[path = "../support/claims.rs"]
 mod claims;
+#[path = "../support/until.rs"]
+mod until;
 
 mod contract;
 mod hot;

@@ -6,14 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{
-    Claim, Failure, Intent, Key, Once, Outcome, Policy, RedisStore, RunError, Store, StoreError, Token,
-};
+use semel::{Claim, Failure, Intent, Key, Once, Outcome, Policy, RunError, Store, StoreError, Token};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::place::{Place, ask, ask_at};
-use crate::server::until;
+use crate::until::until;
 
 /// How many callers there are. Two and two compete for the same keys, under tokens of their own.
 const CALLERS: usize = 32;
@@ -46,7 +44,7 @@ struct Shared {
 }
 
 impl Load {
-    pub(crate) fn start(store: &RedisStore) -> Self {
+    pub(crate) fn start(store: &(impl Store + Clone)) -> Self {
         let shared = Arc::new(Shared {
             ledger: Mutex::default(),
             finished: (0..CALLERS).map(|_| AtomicUsize::new(0)).collect(),
@@ -137,7 +135,7 @@ impl Shared {
         assert_eq!(told, outcome, "{key} has two outcomes");
     }
 
-    async fn claim_and_complete(&self, store: &RedisStore, name: &str) {
+    async fn claim_and_complete(&self, store: &impl Store, name: &str) {
         let now = self.persist(|| store.now()).await;
         let ask = ask_at(now, name);
         match self.persist(|| store.claim(&ask)).await {
