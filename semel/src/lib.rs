@@ -87,6 +87,8 @@ mod clock;
 mod codec;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod counted;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod limits;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -11,6 +11,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::PostgresStore;
 use super::sql::Schema;
 use crate::error::StoreError;
+use crate::limits;
 use crate::tls::{self, Trust};
 
 /// How to reach a database, and what to use there.
@@ -38,7 +39,7 @@ impl PostgresOptions {
     /// while the other waits for the disk.
     pub const DEFAULT_CONNECTIONS: usize = 2;
     /// The most connections that commit batches. More make the batches smaller, not the store faster.
-    pub const MAX_CONNECTIONS: usize = 16;
+    pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
 
     /// Options from a URL, or from `key=value` pairs, as libpq takes them.
     ///
@@ -106,13 +107,7 @@ impl PostgresOptions {
     /// # Errors
     /// Refused if there are none, or more than [`Self::MAX_CONNECTIONS`].
     pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
-        if !(1..=Self::MAX_CONNECTIONS).contains(&connections) {
-            return Err(StoreError::refused(format!(
-                "{connections} connections are not within 1 to {}",
-                Self::MAX_CONNECTIONS
-            )));
-        }
-        Ok(Self { connections, ..self })
+        Ok(Self { connections: limits::connections(connections)?, ..self })
     }
 
     /// For how long an answer is waited for. Then the connection is given up, and the batch is sent again over
@@ -121,10 +116,7 @@ impl PostgresOptions {
     /// # Errors
     /// Refused if it is not within 100 ms and 10 minutes.
     pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
-        if !(Duration::from_millis(100)..=Duration::from_secs(600)).contains(&timeout) {
-            return Err(StoreError::refused(format!("timeout of {timeout:?} is not within 100ms to 600s")));
-        }
-        Ok(Self { timeout, ..self })
+        Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(100))?, ..self })
     }
 
     /// Connects; the schema may be missing yet, see [`PostgresStore::migrate`].

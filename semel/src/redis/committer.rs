@@ -93,8 +93,7 @@ impl batch::Committer for Committer {
         let Some(session) = &mut self.session else {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Redis")));
         };
-        let sent =
-            timeout(self.options.timeout, exchange(session, questions, self.options.replicas, &self.options));
+        let sent = timeout(self.options.timeout, exchange(session, questions, &self.options));
         match sent.await {
             Ok(Ok(batch)) => {
                 if batch.is_demoted {
@@ -128,7 +127,6 @@ struct Batch {
 async fn exchange(
     session: &mut Session,
     questions: &[&Question],
-    replicas: u32,
     options: &RedisOptions,
 ) -> Result<Batch, redis::RedisError> {
     let mut answers = ask(session, questions.iter().copied(), Vec::new()).await?;
@@ -140,7 +138,8 @@ async fn exchange(
             answers[at] = answer;
         }
     }
-    let acknowledged = if replicas > 0 { wait(session, replicas, options).await? } else { 0 };
+    let replicas = options.replicas;
+    let acknowledged = if replicas > 0 { wait(session, options).await? } else { 0 };
     let is_demoted = answers.iter().any(|answer| refusal(answer) == Some(ServerErrorKind::ReadOnly));
     let answers = answers.into_iter().map(|answer| match answer {
         Value::ServerError(error) => errors::of_server(&error, &session.address).map(Said::Elsewhere),
@@ -177,14 +176,10 @@ async fn ask(
 }
 
 /// How many replicas have everything that this server has done so far, of as many as are wanted.
-async fn wait(
-    session: &mut Session,
-    replicas: u32,
-    options: &RedisOptions,
-) -> Result<u64, redis::RedisError> {
+async fn wait(session: &mut Session, options: &RedisOptions) -> Result<u64, redis::RedisError> {
     let mut wait = Pipeline::new();
     // It has to come back before the whole exchange is given up.
-    wait.cmd("WAIT").arg(replicas).arg((options.timeout / 2).as_millis() as u64);
+    wait.cmd("WAIT").arg(options.replicas).arg((options.timeout / 2).as_millis() as u64);
     let answer = session.send(&wait).await?.into_iter().next();
     Ok(match answer {
         Some(Value::Int(count)) => count.unsigned_abs(),

@@ -9,6 +9,7 @@ use tokio_rustls::TlsConnector;
 use super::RedisStore;
 use super::address::{Place, Url};
 use crate::error::StoreError;
+use crate::limits;
 use crate::tls;
 
 /// How to reach Redis, and what to use there.
@@ -39,7 +40,7 @@ impl RedisOptions {
     /// other is worked on.
     pub const DEFAULT_CONNECTIONS: usize = 2;
     /// The most connections to each server. More make the batches smaller, not the store faster.
-    pub const MAX_CONNECTIONS: usize = 16;
+    pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
     /// What the names of records begin with, unless set.
     pub const DEFAULT_PREFIX: &str = "semel";
 
@@ -90,25 +91,16 @@ impl RedisOptions {
     /// # Errors
     /// Refused if there are none, or more than [`Self::MAX_CONNECTIONS`].
     pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
-        if !(1..=Self::MAX_CONNECTIONS).contains(&connections) {
-            return Err(StoreError::refused(format!(
-                "{connections} connections are not within 1 to {}",
-                Self::MAX_CONNECTIONS
-            )));
-        }
-        Ok(Self { connections, ..self })
+        Ok(Self { connections: limits::connections(connections)?, ..self })
     }
 
-    /// For how long an answer is waited for. Then the connection is given up, and the batch is sent again over
-    /// another.
+    /// For how long an answer is waited for. Then the connection is given up and ended at the server, too. The batch is
+    /// sent again over another, if two seconds in all leave room for that; else its outcome is unknown.
     ///
     /// # Errors
     /// Refused if it is not within 10 ms and 10 minutes.
     pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
-        if !(Duration::from_millis(10)..=Duration::from_secs(600)).contains(&timeout) {
-            return Err(StoreError::refused(format!("timeout of {timeout:?} is not within 10ms to 600s")));
-        }
-        Ok(Self { timeout, ..self })
+        Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(10))?, ..self })
     }
 
     /// Lets Redis evict records when its memory is full. As the hot store of a [`Tiered`](crate::Tiered) it may. As

@@ -5,6 +5,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::Fuse;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, FromRedisValue, InfoDict, Pipeline, RedisConnectionInfo, RedisError, Value,
@@ -207,7 +209,7 @@ struct Line {
     connection: MultiplexedConnection,
     address: Address,
     /// Moves the messages. Whoever waits for an answer polls it: a task of its own would be one more to wake.
-    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    driver: Fuse<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Line {
@@ -221,20 +223,20 @@ impl Line {
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connected = MultiplexedConnection::new_with_config(login, stream, config).await;
         let (connection, driver) = connected.map_err(|e| errors::of_connection(e, address))?;
-        Ok(Self { connection, address: address.clone(), driver: Box::pin(driver) })
+        let driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
+        Ok(Self { connection, address: address.clone(), driver: driver.fuse() })
     }
 
     /// Sends commands, and returns an answer for each; refusals are among them.
     async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         let Self { connection, driver, .. } = self;
         let mut answers = pin!(connection.send_packed_commands(commands, 0, commands.len()));
-        let mut is_open = true;
         poll_fn(|context| {
             if let Poll::Ready(answers) = answers.as_mut().poll(context) {
                 return Poll::Ready(answers);
             }
-            is_open = is_open && driver.as_mut().poll(context).is_pending();
-            // It may have brought the answer.
+            // Whether it goes on or has ended with the connection, it may have brought the answer.
+            let _ended = driver.poll_unpin(context);
             answers.as_mut().poll(context)
         })
         .await
