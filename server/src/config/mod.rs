@@ -1,0 +1,320 @@
+//! What the gateway was told, checked and complete.
+
+mod settings;
+mod units;
+mod words;
+mod pattern;
+mod shown;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use http::uri::{Authority, Scheme};
+use http::{Method, Uri};
+use semel::{Policy, Scope};
+
+pub(crate) use pattern::Pattern;
+pub(crate) use settings::{LogFormat, Place, PolicyName, RouteSettings, Settings};
+pub(crate) use units::{Size, Span};
+pub(crate) use words::{Admin, Scoping};
+
+/// What the gateway does, with every default in its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) place: Place,
+    pub(crate) realm: String,
+    /// What is not covered by a route goes here; without routes, all requests do, and are covered.
+    pub(crate) all: RouteConfig,
+    pub(crate) routes: Vec<(Pattern, RouteConfig)>,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) max_connections: usize,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) upstream_ca: Option<PathBuf>,
+    pub(crate) drain: Duration,
+    pub(crate) migrate: Option<bool>,
+    pub(crate) prune: bool,
+    pub(crate) log_format: LogFormat,
+}
+
+/// What is done with the requests of a route.
+#[derive(Debug, Clone)]
+pub(crate) struct RouteConfig {
+    /// Where they go; nowhere if there is none.
+    pub(crate) upstream: Option<Origin>,
+    pub(crate) upstream_timeout: Duration,
+    pub(crate) policy: Policy,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) require_key: bool,
+    pub(crate) scope: Scoping,
+    pub(crate) max_body: usize,
+}
+
+/// The files for TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tls {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// Where a service is: scheme, host and port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) scheme: Scheme,
+    pub(crate) authority: Authority,
+}
+
+/// The settings of a file; none without one.
+///
+/// # Errors
+/// If it cannot be read, or holds something else; the message shows the line.
+pub(crate) fn read_file(path: Option<&Path>) -> Result<Settings> {
+    let Some(path) = path else { return Ok(Settings::default()) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("could not understand {}", path.display()))
+}
+
+impl Config {
+    /// From flags and variables, and the file that they name.
+    ///
+    /// # Errors
+    /// If something is missing or breaks a limit.
+    pub(crate) fn load(flags: &Settings) -> Result<Self> {
+        let settings = flags.clone().or(read_file(flags.config.as_deref())?);
+        Self::new(settings)
+    }
+
+    fn new(settings: Settings) -> Result<Self> {
+        let Settings { upstream, route, routes, .. } = settings;
+        let realm = settings.realm.unwrap_or_else(|| "http".to_owned());
+        Scope::new(&realm).context("realm")?;
+        let all = RouteConfig::new(upstream.as_deref(), route.clone())?;
+        let routes: Vec<_> = routes.unwrap_or_default();
+        let routes = routes.into_iter().map(|own| {
+            let path = own.path.unwrap_or_default();
+            let config = || {
+                let pattern: Pattern = path.parse().map_err(anyhow::Error::msg)?;
+                let upstream = own.upstream.as_deref().or(upstream.as_deref());
+                let config = RouteConfig::new(upstream, own.settings.or(route.clone()))?;
+                ensure!(config.upstream.is_some(), "there is no upstream, neither for this route nor for all");
+                Ok((pattern, config))
+            };
+            config().with_context(|| format!("route {path}"))
+        });
+        let routes = routes.collect::<Result<Vec<_>>>()?;
+        ensure!(
+            all.upstream.is_some() || !routes.is_empty(),
+            "there is no upstream: say where the service is, such as --upstream http://127.0.0.1:3000"
+        );
+        let max_connections = settings.max_connections.unwrap_or(10_000);
+        ensure!((1..=1_000_000).contains(&max_connections), "max-connections is not within 1 to 1000000");
+        let span = |name: &str, set: Option<Span>, default: u64, shortest: u64| {
+            let set = set.map_or(Duration::from_secs(default), |span| span.0);
+            let longest = Duration::from_secs(86_400);
+            ensure!(
+                (Duration::from_millis(shortest)..=longest).contains(&set),
+                "{name} of {} is not within {} to {}",
+                Span(set),
+                Span(Duration::from_millis(shortest)),
+                Span(longest)
+            );
+            Ok(set)
+        };
+        Ok(Self {
+            listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
+            admin: match settings.admin {
+                None => Some(SocketAddr::from(([127, 0, 0, 1], 9180))),
+                Some(Admin::At(address)) => Some(address),
+                Some(Admin::Off) => None,
+            },
+            place: settings.place,
+            realm,
+            all,
+            routes,
+            header_timeout: span("header-timeout", settings.header_timeout, 30, 10)?,
+            body_timeout: span("body-timeout", settings.body_timeout, 30, 10)?,
+            max_connections,
+            tls: match (settings.tls_cert, settings.tls_key) {
+                (Some(cert), Some(key)) => Some(Tls { cert, key }),
+                (None, None) => None,
+                (Some(_), None) => bail!("tls-cert needs tls-key"),
+                (None, Some(_)) => bail!("tls-key needs tls-cert"),
+            },
+            upstream_ca: settings.upstream_ca,
+            drain: span("drain", settings.drain, 30, 0)?,
+            migrate: settings.migrate,
+            prune: settings.prune.unwrap_or(true),
+            log_format: settings.log_format.unwrap_or(LogFormat::Text),
+        })
+    }
+}
+
+impl RouteConfig {
+    fn new(upstream: Option<&str>, settings: RouteSettings) -> Result<Self> {
+        let mut policy = match settings.policy.unwrap_or(PolicyName::Hold) {
+            PolicyName::Hold => Policy::hold(),
+            PolicyName::Retry => Policy::retry(),
+            PolicyName::Transactional => Policy::transactional(),
+        };
+        // A retention that is shorter than the lease is told by the one that is set second.
+        if let Some(Span(lease)) = settings.lease {
+            policy = policy.with_lease(lease)?;
+        }
+        if let Some(Span(retention)) = settings.retention {
+            policy = policy.with_retention(retention)?;
+        }
+        if let Some(Span(wait)) = settings.wait {
+            policy = policy.with_wait(wait)?;
+        }
+        if let Some(Size(bytes)) = settings.max_response {
+            policy = policy.with_max_body_bytes(bytes).context("max-response")?;
+        }
+        let upstream_timeout = settings.upstream_timeout.map_or(Duration::from_secs(30), |span| span.0);
+        ensure!(
+            (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&upstream_timeout),
+            "upstream-timeout of {} is not within 1ms to 1day",
+            Span(upstream_timeout)
+        );
+        Ok(Self {
+            upstream: upstream.map(Origin::parse).transpose()?,
+            upstream_timeout,
+            policy,
+            methods: match settings.methods {
+                Some(names) => methods(&names)?,
+                None => vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE],
+            },
+            require_key: settings.require_key.unwrap_or(false),
+            scope: settings.scope.unwrap_or(Scoping::Credentials),
+            max_body: settings.max_body.map_or(1 << 20, |size| size.0),
+        })
+    }
+}
+
+/// The methods of these names. Those that never change anything, or are not for a gateway, need no key.
+fn methods(names: &[String]) -> Result<Vec<Method>> {
+    let method = |name: &String| {
+        let method: Method = name.trim().parse().ok().with_context(|| format!("`{name}` is not a method"))?;
+        ensure!(
+            !matches!(method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::CONNECT),
+            "a key does not count on {method}"
+        );
+        ensure!(name.trim().bytes().all(|byte| byte.is_ascii_uppercase()), "methods are written in capitals: `{name}`");
+        Ok(method)
+    };
+    let methods = names.iter().map(method).collect::<Result<Vec<_>>>().context("methods")?;
+    ensure!(!methods.is_empty(), "methods: there is none");
+    Ok(methods)
+}
+
+impl Origin {
+    fn parse(text: &str) -> Result<Self> {
+        let uri: Uri = text.parse().with_context(|| format!("upstream `{text}` is not a URL"))?;
+        let scheme = uri.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
+            bail!("upstream `{text}` is not a URL such as http://127.0.0.1:3000 or https://service.internal");
+        };
+        ensure!(
+            uri.path_and_query().is_none_or(|path| path == "/"),
+            "upstream `{text}` has a path: the gateway passes on the path of the request as it is"
+        );
+        ensure!(!authority.as_str().contains('@'), "upstream `{}` has a login, which is not supported", authority.host());
+        Ok(Self { scheme: scheme.clone(), authority: authority.clone() })
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.authority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Result<Config> {
+        Config::new(toml::from_str(text)?)
+    }
+
+    fn refused(text: &str) -> String {
+        format!("{:#}", config(text).expect_err(text))
+    }
+
+    #[test]
+    fn an_upstream_is_enough() {
+        let config = config("upstream = 'http://127.0.0.1:3000'").unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.all.policy, Policy::hold());
+        assert!(config.routes.is_empty());
+    }
+
+    #[test]
+    fn a_route_takes_from_all_what_it_does_not_say() {
+        let config = config(
+            "upstream = 'http://a'
+            lease = '10s'
+            require-key = true
+            [[route]]
+            path = '/charges'
+            upstream = 'https://b:8443'
+            policy = 'retry'
+            required = false
+            [[route]]
+            path = '/orders/{id}'",
+        )
+        .unwrap();
+        let (_, charges) = &config.routes[0];
+        assert_eq!(charges.upstream.as_ref().unwrap().to_string(), "https://b:8443");
+        assert_eq!(charges.policy, Policy::retry().with_lease(Duration::from_secs(10)).unwrap());
+        assert!(!charges.require_key);
+        let (_, orders) = &config.routes[1];
+        assert_eq!(orders.upstream.as_ref().unwrap().to_string(), "http://a");
+        assert!(orders.require_key);
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let flags = Settings { realm: Some("shop".to_owned()), ..Settings::default() };
+        let file = toml::from_str("realm = 'bank'\nupstream = 'http://a'\nstore = 'memory:'").unwrap();
+        let config = Config::new(flags.or(file)).unwrap();
+        assert_eq!((&*config.realm, config.place.store.as_deref()), ("shop", Some("memory:")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, says) in [
+            ("", "there is no upstream"),
+            ("upstream = 'ftp://a'", "upstream `ftp://a` is not a URL such as"),
+            ("upstream = 'http://a/b'", "has a path"),
+            ("upstream = 'http://a'\nlease = '10'", "write it with a unit"),
+            ("upstream = 'http://a'\nlease = '1ms'", "lease of 1ms is not within"),
+            ("upstream = 'http://a'\nretention = '1s'", "retention of 1s is shorter than the lease"),
+            ("upstream = 'http://a'\nmax-body = '1 apple'", "is not a size"),
+            ("upstream = 'http://a'\nmethods = ['GET']", "a key does not count on GET"),
+            ("upstream = 'http://a'\nmethods = ['post']", "in capitals"),
+            ("upstream = 'http://a'\nscope = 'me'", "is none of `credentials`"),
+            ("upstream = 'http://a'\nrealm = ''", "realm"),
+            ("upstream = 'http://a'\ntls-cert = 'a'", "tls-cert needs tls-key"),
+            ("upstream = 'http://a'\npolicy = 'never'", "unknown variant `never`"),
+            ("upstream = 'http://a'\nleese = '1s'", "there is no setting `leese`"),
+            ("[[route]]\npath = '/a'", "route /a: there is no upstream"),
+            ("[[route]]\nupstream = 'http://a'", "a route needs a path"),
+            ("[[route]]\npath = 'a'\nupstream = 'http://a'", "does not begin with"),
+            ("upstream = 'http://a'\nheader-timeout = '0s'", "header-timeout of 0s is not within"),
+        ] {
+            assert!(refused(text).contains(says), "{text}: {}", refused(text));
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_file_shows_the_line() {
+        let error = refused("upstream = 'http://a'\n[[route]]\npath = '/a'\nlease = 'soon'");
+        assert!(error.contains("line 4"), "{error}");
+        let error = refused("upstream = 'http://a'\n\nleese = '10s'");
+        assert!(error.contains("line 3"), "{error}");
+    }
+}

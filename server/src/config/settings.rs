@@ -1,0 +1,326 @@
+//! What can be set: each setting is a flag, a variable and a key of the file.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Serialize;
+
+use super::units::{Size, Span};
+use super::words::{Admin, Scoping};
+
+/// The settings of the gateway. A flag goes before a variable, and that before the file; what none of them says is
+/// the default.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Settings {
+    /// A file with these settings and with routes
+    ///
+    /// It is TOML; each key is the name of a flag. SIGHUP reads it anew.
+    #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where to listen [default: 127.0.0.1:8080]
+    #[arg(long, env = "SEMEL_LISTEN", value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// The service behind the gateway, such as http://127.0.0.1:3000
+    #[arg(long, env = "SEMEL_UPSTREAM", value_name = "URL")]
+    pub(crate) upstream: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Where health, metrics and the configuration are shown, or `off` [default: 127.0.0.1:9180]
+    #[arg(long, env = "SEMEL_ADMIN", value_name = "ADDRESS")]
+    pub(crate) admin: Option<Admin>,
+
+    /// The realm of the keys, for services that share a store [default: http]
+    #[arg(long, env = "SEMEL_REALM", value_name = "NAME")]
+    pub(crate) realm: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) route: RouteSettings,
+
+    /// How long the head of a request may take, and how long a connection may be idle [default: 30s]
+    #[arg(long, env = "SEMEL_HEADER_TIMEOUT", value_name = "DURATION")]
+    pub(crate) header_timeout: Option<Span>,
+
+    /// How long to wait for the next bytes of a request's body, or for a client to take more of its response [default: 30s]
+    #[arg(long, env = "SEMEL_BODY_TIMEOUT", value_name = "DURATION")]
+    pub(crate) body_timeout: Option<Span>,
+
+    /// The most connections of clients at a time; more wait in the backlog [default: 10000]
+    #[arg(long, env = "SEMEL_MAX_CONNECTIONS", value_name = "NUMBER")]
+    pub(crate) max_connections: Option<usize>,
+
+    /// Serve TLS with the certificates of this PEM file; needs --tls-key
+    #[arg(long, env = "SEMEL_TLS_CERT", value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The private key for --tls-cert, a PEM file
+    #[arg(long, env = "SEMEL_TLS_KEY", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Trust the certificates of this PEM file for https upstreams, beside those of the system
+    #[arg(long, env = "SEMEL_UPSTREAM_CA", value_name = "FILE")]
+    pub(crate) upstream_ca: Option<PathBuf>,
+
+    /// How long to wait for requests under way when told to stop [default: 30s]
+    #[arg(long, env = "SEMEL_DRAIN", value_name = "DURATION")]
+    pub(crate) drain: Option<Span>,
+
+    /// Bring the schema of the store up to date at the start [default: true for SQLite, else false]
+    #[arg(long, env = "SEMEL_MIGRATE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) migrate: Option<bool>,
+
+    /// Remove expired records in the background [default: true]
+    #[arg(long, env = "SEMEL_PRUNE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) prune: Option<bool>,
+
+    /// How log lines look: `text` or `json` [default: text]
+    #[arg(long, env = "SEMEL_LOG_FORMAT", value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+
+    /// Routes are in the file only.
+    #[arg(skip)]
+    pub(crate) routes: Option<Vec<Route>>,
+}
+
+/// Which store.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Place {
+    /// Where the records are [default: sqlite:semel.db]
+    ///
+    /// sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST, or memory: (which forgets everything at the end).
+    #[arg(long, env = "SEMEL_STORE", value_name = "URL", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+
+    /// What answers repeats before the store: redis://HOST, or memory:64MiB
+    #[arg(long, env = "SEMEL_CACHE", value_name = "URL", hide_env_values = true)]
+    pub(crate) cache: Option<String>,
+}
+
+/// What a route can set, and all routes together.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RouteSettings {
+    /// What happens when an attempt was lost [default: hold]
+    #[arg(long, env = "SEMEL_POLICY", value_name = "POLICY")]
+    pub(crate) policy: Option<PolicyName>,
+
+    /// For how long an attempt may run without being heard of [default: 30s]
+    #[arg(long, env = "SEMEL_LEASE", value_name = "DURATION")]
+    pub(crate) lease: Option<Span>,
+
+    /// For how long an outcome is remembered [default: 24h]
+    #[arg(long, env = "SEMEL_RETENTION", value_name = "DURATION")]
+    pub(crate) retention: Option<Span>,
+
+    /// For how long a repeat waits for the attempt that runs, instead of being refused [default: 0s]
+    #[arg(long, env = "SEMEL_WAIT", value_name = "DURATION")]
+    pub(crate) wait: Option<Span>,
+
+    /// How long the upstream may take to answer [default: 30s]
+    #[arg(long, env = "SEMEL_UPSTREAM_TIMEOUT", value_name = "DURATION")]
+    pub(crate) upstream_timeout: Option<Span>,
+
+    /// The largest body of a request with a key [default: 1MiB]
+    #[arg(long, env = "SEMEL_MAX_BODY", value_name = "SIZE")]
+    pub(crate) max_body: Option<Size>,
+
+    /// The largest body of a response that is recorded; a larger one is passed on, and recorded without it [default: 1MiB]
+    #[arg(long, env = "SEMEL_MAX_RESPONSE", value_name = "SIZE")]
+    pub(crate) max_response: Option<Size>,
+
+    /// The methods on which a key counts [default: POST,PUT,PATCH,DELETE]
+    #[arg(long, env = "SEMEL_METHODS", value_name = "METHODS", value_delimiter = ',')]
+    pub(crate) methods: Option<Vec<String>>,
+
+    /// Refuse POST and PATCH without a key [default: false]
+    #[arg(long, env = "SEMEL_REQUIRE_KEY", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) require_key: Option<bool>,
+
+    /// Whose key it is: `credentials`, `header:NAME` or `none` [default: credentials]
+    ///
+    /// `credentials` takes a digest of the Authorization, Cookie and X-Api-Key headers. `header:NAME` believes the header that
+    /// something before the gateway has set, and must have kept clients from setting. `none` takes all callers for one.
+    #[arg(long, env = "SEMEL_SCOPE", value_name = "SCOPE")]
+    pub(crate) scope: Option<Scoping>,
+}
+
+/// A route of the file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Route {
+    /// Which paths: `/charges`, `/orders/{id}/lines`, `/v1/*`.
+    pub(crate) path: Option<String>,
+    /// Another upstream than that of all.
+    pub(crate) upstream: Option<String>,
+    /// What differs from the settings of all.
+    pub(crate) settings: RouteSettings,
+}
+
+/// What happens when an attempt was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PolicyName {
+    /// Nothing runs again until somebody says what happened
+    Hold,
+    /// The next attempt takes over, and runs again
+    Retry,
+    /// As retry, for services that complete in their own transaction with the SQL function
+    Transactional,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// An object a line
+    Json,
+}
+
+/// The keys of a group of settings in the file, and what goes first where two say something.
+///
+/// By hand rather than by `serde(flatten)`, with which an error no longer knows its line.
+macro_rules! keys {
+    ($group:ident { $($field:ident = $($key:literal)|+),+ $(,)? }) => {
+        impl $group {
+            /// Reads the value of a key of this group, or says that it is none.
+            fn read<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
+                match key {
+                    $( $($key)|+ => self.$field = Some(map.next_value()?), )+
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            }
+
+            /// Takes from the others what is not set here.
+            fn fill(&mut self, others: Self) {
+                $( if self.$field.is_none() { self.$field = others.$field; } )+
+            }
+        }
+    };
+}
+
+keys!(Settings {
+    listen = "listen",
+    upstream = "upstream",
+    admin = "admin",
+    realm = "realm",
+    header_timeout = "header-timeout",
+    body_timeout = "body-timeout",
+    max_connections = "max-connections",
+    tls_cert = "tls-cert",
+    tls_key = "tls-key",
+    upstream_ca = "upstream-ca",
+    drain = "drain",
+    migrate = "migrate",
+    prune = "prune",
+    log_format = "log-format",
+    routes = "route",
+});
+
+keys!(Place { store = "store", cache = "cache" });
+
+keys!(RouteSettings {
+    policy = "policy",
+    lease = "lease",
+    retention = "retention",
+    wait = "wait",
+    upstream_timeout = "upstream-timeout",
+    max_body = "max-body",
+    max_response = "max-response",
+    methods = "methods",
+    require_key = "require-key" | "required",
+    scope = "scope",
+});
+
+keys!(Route { path = "path", upstream = "upstream" });
+
+impl Settings {
+    /// These, and where they say nothing, those of the file.
+    pub(crate) fn or(mut self, file: Self) -> Self {
+        let Self { place, route, .. } = &file;
+        self.place.fill(place.clone());
+        self.route.fill(route.clone());
+        self.fill(file);
+        self
+    }
+}
+
+impl Place {
+    pub(crate) fn or(mut self, others: Self) -> Self {
+        self.fill(others);
+        self
+    }
+}
+
+impl RouteSettings {
+    pub(crate) fn or(mut self, others: Self) -> Self {
+        self.fill(others);
+        self
+    }
+}
+
+/// A file or a route of it: a table, each of whose keys belongs to a group.
+trait Table: Default {
+    fn read_key<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error>;
+}
+
+impl Table for Settings {
+    fn read_key<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
+        Ok(self.read(key, map)? || self.place.read(key, map)? || self.route.read(key, map)?)
+    }
+}
+
+impl Table for Route {
+    fn read_key<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
+        Ok(self.read(key, map)? || self.settings.read(key, map)?)
+    }
+}
+
+/// Reads a table key by key.
+struct Reader<T>(PhantomData<T>);
+
+impl<'de, T: Table> Visitor<'de> for Reader<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of settings")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<T, M::Error> {
+        let mut table = T::default();
+        while let Some(key) = map.next_key::<Word>()? {
+            if !table.read_key(&key.0, &mut map)? {
+                return Err(de::Error::custom(format!("there is no setting `{}`", key.0)));
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// A key, which knows where it stands.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Word(String);
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Reader(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Route {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let route: Self = from.deserialize_map(Reader(PhantomData))?;
+        match &route.path {
+            Some(_) => Ok(route),
+            None => Err(de::Error::custom("a route needs a path, such as path = \"/charges\"")),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The configuration for people, without its secrets.
+
+use http::Method;
+use semel::AfterCrash;
+use serde_json::{Value, json};
+
+use super::{Config, RouteConfig, Size, Span};
+use crate::stores;
+
+impl Config {
+    /// What is in force, by the names of the settings. Logins in URLs are left out.
+    pub(crate) fn shown(&self) -> Value {
+        let mut shown = self.all.shown();
+        let own = json!({
+            "listen": self.listen,
+            "admin": self.admin.map_or_else(|| "off".to_owned(), |admin| admin.to_string()),
+            "store": stores::redacted(self.place.store_url()),
+            "cache": self.place.cache.as_deref().map(stores::redacted),
+            "realm": self.realm,
+            "header-timeout": Span(self.header_timeout),
+            "body-timeout": Span(self.body_timeout),
+            "max-connections": self.max_connections,
+            "tls-cert": self.tls.as_ref().map(|tls| &tls.cert),
+            "tls-key": self.tls.as_ref().map(|tls| &tls.key),
+            "upstream-ca": self.upstream_ca,
+            "drain": Span(self.drain),
+            "migrate": self.migrate,
+            "prune": self.prune,
+            "log-format": self.log_format,
+            "route": self.routes.iter().map(|(path, route)| {
+                let mut shown = route.shown();
+                shown["path"] = json!(path.to_string());
+                shown
+            }).collect::<Vec<_>>(),
+        });
+        if let (Value::Object(shown), Value::Object(own)) = (&mut shown, own) {
+            shown.extend(own);
+        }
+        shown
+    }
+}
+
+impl RouteConfig {
+    fn shown(&self) -> Value {
+        json!({
+            "upstream": self.upstream.as_ref().map(ToString::to_string),
+            "upstream-timeout": Span(self.upstream_timeout),
+            "policy": match self.policy.after_crash() {
+                AfterCrash::Retry => "retry",
+                AfterCrash::Transactional => "transactional",
+                _ => "hold",
+            },
+            "lease": Span(self.policy.terms().lease()),
+            "retention": Span(self.policy.terms().retention()),
+            "wait": Span(self.policy.wait()),
+            "methods": self.methods.iter().map(Method::as_str).collect::<Vec<_>>(),
+            "require-key": self.require_key,
+            "scope": self.scope,
+            "max-body": Size(self.max_body),
+            "max-response": Size(self.policy.max_body_bytes()),
+        })
+    }
+}

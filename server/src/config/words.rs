@@ -1,0 +1,118 @@
+//! Settings that are more than a number.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use http::HeaderName;
+use serde::de::{self, Deserialize, Deserializer};
+use serde::{Serialize, Serializer};
+
+/// Where the admin listener is, if there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admin {
+    Off,
+    At(SocketAddr),
+}
+
+impl FromStr for Admin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            _ => text.parse().map(Self::At).map_err(|_| {
+                format!("`{text}` is neither an address with a port, such as 127.0.0.1:9180, nor `off`")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Whose key it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scoping {
+    /// A digest of the credentials.
+    Credentials,
+    /// The value of a header that somebody before us vouches for.
+    Header(HeaderName),
+    /// Everybody's.
+    None,
+}
+
+impl FromStr for Scoping {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "credentials" => Ok(Self::Credentials),
+            "none" => Ok(Self::None),
+            _ => {
+                let name = text.strip_prefix("header:").map(str::trim).and_then(|name| name.parse().ok());
+                name.map(Self::Header).ok_or_else(|| {
+                    format!("`{text}` is none of `credentials`, `header:NAME` (such as header:X-User-Id) and `none`")
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Scoping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credentials => f.write_str("credentials"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::None => f.write_str("none"),
+        }
+    }
+}
+
+/// Both are text in the file.
+macro_rules! as_text {
+    ($($word:ty),+) => { $(
+        impl<'de> Deserialize<'de> for $word {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from)?.parse().map_err(de::Error::custom)
+            }
+        }
+
+        impl Serialize for $word {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+    )+ };
+}
+
+as_text!(Admin, Scoping);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_one_of_three() {
+        for text in ["credentials", "none", "header:x-user-id"] {
+            assert_eq!(text.parse::<Scoping>().unwrap().to_string(), text);
+        }
+        for bad in ["", "header", "header:", "header:a b", "everyone"] {
+            assert!(bad.parse::<Scoping>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn admin_is_an_address_or_off() {
+        for text in ["off", "127.0.0.1:9180", "[::1]:1"] {
+            assert_eq!(text.parse::<Admin>().unwrap().to_string(), text);
+        }
+        assert!("9180".parse::<Admin>().is_err());
+    }
+}

@@ -1,0 +1,22 @@
+//! Where log lines go.
+
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::LogFormat;
+
+/// Writes log lines to the standard error: warnings and what the binary itself has to say, or as `SEMEL_LOG` says it
+/// (`debug`, or `warn,semel=debug`).
+pub(crate) fn start(format: LogFormat) {
+    let asked = std::env::var("SEMEL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked.unwrap_or_else(|| Targets::new().with_default(Level::WARN).with_target("semel", Level::INFO));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(filter);
+    // A second start, as a test may make it, leaves the first in place.
+    let _ = match format {
+        LogFormat::Text => registry.with(lines.with_ansi(false)).try_init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
+    };
+}

@@ -1,0 +1,206 @@
+//! Stores by their URLs.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use semel::{
+    Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, PostgresStore, RedisOptions, RedisStore, SqliteStore, Store,
+    StoreError, Tiered,
+};
+
+use crate::config::{Place, Size};
+
+/// Where the records are unless somebody says otherwise.
+const DEFAULT: &str = "sqlite:semel.db";
+
+impl Place {
+    /// The URL of the store, or the default.
+    pub(crate) fn store_url(&self) -> &str {
+        self.store.as_deref().unwrap_or(DEFAULT)
+    }
+}
+
+/// An open store, behind its cache if it has one.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    /// The store for all verbs.
+    pub(crate) store: Arc<dyn Inspect>,
+    kind: Kind,
+}
+
+/// What stands behind it, for what is not a verb of every store.
+#[derive(Clone)]
+enum Kind {
+    Memory,
+    Sqlite(SqliteStore),
+    Postgres(PostgresStore),
+    Redis(RedisStore),
+}
+
+impl Opened {
+    /// Opens the store of these URLs.
+    ///
+    /// # Errors
+    /// If a URL is none of a store, or the store cannot be reached.
+    pub(crate) async fn open(place: &Place) -> Result<Self> {
+        let url = place.store_url();
+        let kind = Kind::open(url).await.with_context(|| format!("could not open the store {}", redacted(url)))?;
+        let store = match &place.cache {
+            None => kind.store(),
+            Some(cache) => {
+                let shown = redacted(cache);
+                cached(kind.store(), cache).await.with_context(|| format!("could not open the cache {shown}"))?
+            }
+        };
+        Ok(Self { store, kind })
+    }
+
+    /// Asks the store something, so that it is seen whether it answers and its schema fits.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn probe(&self) -> Result<(), StoreError> {
+        let key = Key::new("semel", "is-it-there").map_err(|e| StoreError::refused(e.to_string()))?;
+        self.store.find(&key).await.map(drop)
+    }
+
+    /// Whether the schema is brought up to date without being told to: the file is the binary's own.
+    pub(crate) fn migrates_itself(&self) -> bool {
+        matches!(self.kind, Kind::Sqlite(_))
+    }
+
+    /// Brings the schema up to date, and says how many migrations that took.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn migrate(&self) -> Result<u32, StoreError> {
+        match &self.kind {
+            Kind::Sqlite(store) => store.migrate().await,
+            Kind::Postgres(store) => store.migrate().await,
+            Kind::Memory | Kind::Redis(_) => Ok(0),
+        }
+    }
+
+    /// Takes the schema back to a version, and says how many migrations that took.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
+        match &self.kind {
+            Kind::Sqlite(store) => store.migrate_down(to).await,
+            Kind::Postgres(store) => store.migrate_down(to).await,
+            Kind::Memory | Kind::Redis(_) => Ok(0),
+        }
+    }
+
+    /// Every migration; `None` if the store has no schema.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn migration_status(&self) -> Result<Option<Vec<MigrationStatus>>, StoreError> {
+        match &self.kind {
+            Kind::Sqlite(store) => store.migration_status().await.map(Some),
+            Kind::Postgres(store) => store.migration_status().await.map(Some),
+            Kind::Memory | Kind::Redis(_) => Ok(None),
+        }
+    }
+
+    /// The schema as a script; `None` if the store has none.
+    pub(crate) fn print_migrations(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Sqlite(store) => Some(store.print_migrations()),
+            Kind::Postgres(store) => Some(store.print_migrations()),
+            Kind::Memory | Kind::Redis(_) => None,
+        }
+    }
+
+    /// Answers what is queued, and closes.
+    pub(crate) async fn close(&self) {
+        match &self.kind {
+            Kind::Memory => {}
+            Kind::Sqlite(store) => store.close().await,
+            Kind::Postgres(store) => store.close().await,
+            Kind::Redis(store) => store.close().await,
+        }
+    }
+}
+
+impl Kind {
+    async fn open(url: &str) -> Result<Self> {
+        Ok(match scheme(url) {
+            "memory" => Self::Memory,
+            "sqlite" => {
+                let path = url.trim_start_matches("sqlite:").trim_start_matches("//");
+                Self::Sqlite(SqliteStore::open(path).await?)
+            }
+            "postgres" | "postgresql" => Self::Postgres(PostgresStore::connect(url).await?),
+            scheme if scheme.starts_with("redis") => Self::Redis(RedisStore::connect(url).await?),
+            _ => bail!(
+                "it is none of sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST and memory:"
+            ),
+        })
+    }
+
+    fn store(&self) -> Arc<dyn Inspect> {
+        match self {
+            Self::Memory => Arc::new(MemoryStore::new()),
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
+            Self::Redis(store) => Arc::new(store.clone()),
+        }
+    }
+}
+
+/// A store behind a cache.
+async fn cached(store: Arc<dyn Inspect>, url: &str) -> Result<Arc<dyn Inspect>> {
+    match scheme(url) {
+        "memory" => {
+            let size = url.trim_start_matches("memory:");
+            let Size(bytes) = if size.is_empty() { Size(64 << 20) } else { size.parse().map_err(anyhow::Error::msg)? };
+            Ok(Arc::new(Tiered::new(MemoryCache::new(bytes as u64), store)))
+        }
+        scheme if scheme.starts_with("redis") => {
+            // What only remembers may also forget.
+            let hot = RedisOptions::new(url)?.with_eviction_allowed().connect().await?;
+            Ok(Arc::new(Tiered::new(hot, store)))
+        }
+        _ => bail!("it is neither redis://HOST nor memory:64MiB"),
+    }
+}
+
+fn scheme(url: &str) -> &str {
+    url.split_once(':').map_or("", |(scheme, _)| scheme)
+}
+
+/// A URL without its login and its parameters, which may hold another.
+pub(crate) fn redacted(url: &str) -> String {
+    let url = url.split('?').next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
+            Some((_, place)) => format!("{scheme}://***@{place}"),
+            None => url.to_owned(),
+        },
+        // `host=… password=…` is a form that libpq has, too.
+        None if url.contains('=') => "***".to_owned(),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_not_shown() {
+        for (url, shown) in [
+            ("postgres://ann:secret@db/app?sslpassword=secret", "postgres://***@db/app"),
+            ("postgres://ann:se@cret@db/app", "postgres://***@db/app"),
+            ("redis://:secret@cache:6379/1", "redis://***@cache:6379/1"),
+            ("redis://cache", "redis://cache"),
+            ("sqlite:semel.db", "sqlite:semel.db"),
+            ("host=db password=secret", "***"),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+    }
+}
