@@ -159,7 +159,7 @@ fn describe(answer: &Result<Ran<Receipt>, RunError>) -> String {
 }
 
 /// Tells the story and checks its end: as many charges as there were payments.
-pub(crate) async fn run() -> Result<()> {
+pub(crate) async fn run(_exit: bool) -> Result<()> {
     // One handler panics on purpose; the table tells of it.
     std::panic::set_hook(Box::new(|_| {}));
     let mut story = Story::new()?;

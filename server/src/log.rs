@@ -11,7 +11,8 @@ use crate::config::LogFormat;
 /// (`debug`, or `warn,semel=debug`).
 pub(crate) fn start(format: LogFormat) {
     let asked = std::env::var("SEMEL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let filter = asked.unwrap_or_else(|| Targets::new().with_default(Level::WARN).with_target("semel", Level::INFO));
+    let filter =
+        asked.unwrap_or_else(|| Targets::new().with_default(Level::WARN).with_target("semel", Level::INFO));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
     // A second start, as a test may make it, leaves the first in place.

@@ -40,6 +40,11 @@ impl<B: Body> ReadAhead<B> {
         Self { data, failed: None, paused: false, trailers: None, rest: None }
     }
 
+    /// Whether the body broke off while it was read ahead.
+    pub(super) fn is_broken(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// All there is, with what followed it.
     pub(super) fn whole_with(data: Bytes, trailers: Option<HeaderMap>) -> Self {
         Self { trailers, ..Self::whole(data) }

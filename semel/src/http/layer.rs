@@ -47,6 +47,7 @@ pub(super) struct Options {
     pub(super) request_timeout: Duration,
     pub(super) recorded: Recorded,
     pub(super) judge: Option<Arc<Judge>>,
+    pub(super) abandon_broken: bool,
     pub(super) renderer: Renderer,
 }
 
@@ -72,6 +73,7 @@ impl IdempotencyLayer {
             request_timeout: Duration::from_secs(30),
             recorded: Recorded::default(),
             judge: None,
+            abandon_broken: false,
             renderer: Renderer::default(),
         };
         Self { once, options: Arc::new(options) }
@@ -184,6 +186,15 @@ impl IdempotencyLayer {
         judge: impl Fn(&::http::response::Parts) -> Option<Verdict> + Send + Sync + 'static,
     ) -> Self {
         self.with(|options| options.judge = Some(Arc::new(judge)))
+    }
+
+    /// A response that breaks off while it is read is no outcome: the key is held, and the caller told so. Unless this is
+    /// set, its status is recorded, without the body.
+    ///
+    /// This is for inner services that are elsewhere, behind a connection: what sent the status may not have come to its end.
+    #[must_use]
+    pub fn with_broken_responses_abandoned(self) -> Self {
+        self.with(|options| options.abandon_broken = true)
     }
 
     /// The page that describes the problems: it becomes their `type`, with the code as its fragment.

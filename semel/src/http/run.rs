@@ -53,23 +53,25 @@ where
                 Ok(response) => settle(&options, &policy, response).await,
                 Err(error) => {
                     let failure = Failure::unknown(format!("the service failed: {error}"));
-                    (Own { result: Err(error), outcome: None }, Err(failure))
+                    (Some(Own { result: Err(error), outcome: None }), Err(failure))
                 }
             };
-            // Whoever went away does not want to know.
-            let _ = tell.send(own);
+            if let Some(own) = own {
+                // Whoever went away does not want to know.
+                let _ = tell.send(own);
+            }
             ending
         };
         Box::pin(work.instrument(span))
     })
 }
 
-/// Judges a response, and reads as much of it as is recorded.
+/// Judges a response, and reads as much of it as is recorded. One that breaks off may be nothing to pass on.
 async fn settle<R, E>(
     options: &Options,
     policy: &Policy,
     response: Response<R>,
-) -> (Own<R, E>, Result<Outcome, Failure>)
+) -> (Option<Own<R, E>>, Result<Outcome, Failure>)
 where
     R: Body<Data = Bytes>,
 {
@@ -82,15 +84,18 @@ where
                 true => (ReadAhead::passed(body), None),
                 false => read_response(body, policy.max_body_bytes()).await,
             };
+            if options.abandon_broken && body.is_broken() {
+                return (None, Err(Failure::unknown(format!("the answer, {}, broke off", parts.status))));
+            }
             let outcome = outcome(options, &parts, whole);
             let result = Ok(Response::from_parts(parts, body));
-            return (Own { result, outcome: Some(outcome.clone()) }, Ok(outcome));
+            return (Some(Own { result, outcome: Some(outcome.clone()) }), Ok(outcome));
         }
         Verdict::Release => Failure::nothing_happened(format!("the handler answered {}", parts.status)),
         Verdict::Abandon(reason) => Failure::unknown(reason),
     };
     let result = Ok(Response::from_parts(parts, ReadAhead::passed(body)));
-    (Own { result, outcome: None }, Err(ending))
+    (Some(Own { result, outcome: None }), Err(ending))
 }
 
 /// What is recorded of a response. If its headers are over every limit, just its status: the handler has run, and

@@ -95,12 +95,15 @@ impl Config {
         let all = RouteConfig::new(upstream.as_deref(), route.clone())?;
         let routes: Vec<_> = routes.unwrap_or_default();
         let routes = routes.into_iter().map(|own| {
-            let path = own.path.unwrap_or_default();
+            let path = own.path;
             let config = || {
                 let pattern: Pattern = path.parse().map_err(anyhow::Error::msg)?;
                 let upstream = own.upstream.as_deref().or(upstream.as_deref());
                 let config = RouteConfig::new(upstream, own.settings.or(route.clone()))?;
-                ensure!(config.upstream.is_some(), "there is no upstream, neither for this route nor for all");
+                ensure!(
+                    config.upstream.is_some(),
+                    "there is no upstream, neither for this route nor for all"
+                );
                 Ok((pattern, config))
             };
             config().with_context(|| format!("route {path}"))
@@ -202,7 +205,10 @@ fn methods(names: &[String]) -> Result<Vec<Method>> {
             !matches!(method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::CONNECT),
             "a key does not count on {method}"
         );
-        ensure!(name.trim().bytes().all(|byte| byte.is_ascii_uppercase()), "methods are written in capitals: `{name}`");
+        ensure!(
+            name.trim().bytes().all(|byte| byte.is_ascii_uppercase()),
+            "methods are written in capitals: `{name}`"
+        );
         Ok(method)
     };
     let methods = names.iter().map(method).collect::<Result<Vec<_>>>().context("methods")?;
@@ -221,7 +227,11 @@ impl Origin {
             uri.path_and_query().is_none_or(|path| path == "/"),
             "upstream `{text}` has a path: the gateway passes on the path of the request as it is"
         );
-        ensure!(!authority.as_str().contains('@'), "upstream `{}` has a login, which is not supported", authority.host());
+        ensure!(
+            !authority.as_str().contains('@'),
+            "upstream `{}` has a login, which is not supported",
+            authority.host()
+        );
         Ok(Self { scheme: scheme.clone(), authority: authority.clone() })
     }
 }

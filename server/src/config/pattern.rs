@@ -42,11 +42,14 @@ impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let path = text.strip_prefix('/').ok_or_else(|| format!("path `{text}` does not begin with a slash"))?;
+        let path =
+            text.strip_prefix('/').ok_or_else(|| format!("path `{text}` does not begin with a slash"))?;
         let (path, rest) = match path.strip_suffix('*') {
             Some("") => (None, true),
             Some(path) => {
-                let path = path.strip_suffix('/').ok_or_else(|| format!("path `{text}`: `*` stands for whole segments"))?;
+                let path = path
+                    .strip_suffix('/')
+                    .ok_or_else(|| format!("path `{text}`: `*` stands for whole segments"))?;
                 (Some(path), true)
             }
             None => (Some(path), false),

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::Serialize;
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::units::{Size, Span};
 use super::words::{Admin, Scoping};
@@ -154,7 +154,7 @@ pub(crate) struct RouteSettings {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Route {
     /// Which paths: `/charges`, `/orders/{id}/lines`, `/v1/*`.
-    pub(crate) path: Option<String>,
+    pub(crate) path: String,
     /// Another upstream than that of all.
     pub(crate) upstream: Option<String>,
     /// What differs from the settings of all.
@@ -239,8 +239,6 @@ keys!(RouteSettings {
     scope = "scope",
 });
 
-keys!(Route { path = "path", upstream = "upstream" });
-
 impl Settings {
     /// These, and where they say nothing, those of the file.
     pub(crate) fn or(mut self, file: Self) -> Self {
@@ -279,7 +277,12 @@ impl Table for Settings {
 
 impl Table for Route {
     fn read_key<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
-        Ok(self.read(key, map)? || self.settings.read(key, map)?)
+        match key {
+            "path" => self.path = map.next_value()?,
+            "upstream" => self.upstream = Some(map.next_value()?),
+            _ => return self.settings.read(key, map),
+        }
+        Ok(true)
     }
 }
 
@@ -295,19 +298,25 @@ impl<'de, T: Table> Visitor<'de> for Reader<T> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<T, M::Error> {
         let mut table = T::default();
-        while let Some(key) = map.next_key::<Word>()? {
-            if !table.read_key(&key.0, &mut map)? {
-                return Err(de::Error::custom(format!("there is no setting `{}`", key.0)));
+        while let Some(key) = map.next_key::<String>()? {
+            if !table.read_key(&key, &mut map)? {
+                map.next_value_seed(Unknown(&key))?;
             }
         }
         Ok(table)
     }
 }
 
-/// A key, which knows where it stands.
-#[derive(serde::Deserialize)]
-#[serde(transparent)]
-struct Word(String);
+/// The value of a key that does not exist: what is wrong with it has the line of the value.
+struct Unknown<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Unknown<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, _: D) -> Result<(), D::Error> {
+        Err(de::Error::custom(format!("there is no setting `{}`", self.0)))
+    }
+}
 
 impl<'de> Deserialize<'de> for Settings {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -318,9 +327,9 @@ impl<'de> Deserialize<'de> for Settings {
 impl<'de> Deserialize<'de> for Route {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let route: Self = from.deserialize_map(Reader(PhantomData))?;
-        match &route.path {
-            Some(_) => Ok(route),
-            None => Err(de::Error::custom("a route needs a path, such as path = \"/charges\"")),
+        if route.path.is_empty() {
+            return Err(de::Error::custom("a route needs a path, such as path = \"/charges\""));
         }
+        Ok(route)
     }
 }

@@ -32,8 +32,15 @@ impl fmt::Display for Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) usize);
 
-const UNITS: [(&str, usize); 7] =
-    [("kib", 1 << 10), ("mib", 1 << 20), ("gib", 1 << 30), ("kb", 1_000), ("mb", 1_000_000), ("gb", 1_000_000_000), ("b", 1)];
+const UNITS: [(&str, usize); 7] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("b", 1),
+];
 
 impl FromStr for Size {
     type Err = String;

@@ -1,0 +1,163 @@
+//! The listener for whoever looks after the gateway: health, metrics, configuration.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::stores::Opened;
+
+/// How long the store may take to answer before it counts as away.
+const PROBE: Duration = Duration::from_secs(2);
+/// How often what was measured is put in order; without it, memory grows.
+const UPKEEP: Duration = Duration::from_secs(5);
+/// How many may ask at a time.
+const CONNECTIONS: usize = 64;
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// From a tenth of a millisecond to a minute.
+const SECONDS: [f64; 18] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    10.0, 30.0, 60.0,
+];
+
+/// Collects what is counted from here on.
+///
+/// # Errors
+/// If somebody collects it already.
+pub(crate) fn record() -> Result<PrometheusHandle> {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+        .context("could not set up the metrics")?
+        .build_recorder();
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder).context("could not set up the metrics")?;
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        let mut often = interval(UPKEEP);
+        loop {
+            often.tick().await;
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+/// What can be asked about a gateway.
+pub(crate) struct Health {
+    store: Opened,
+    stopping: CancellationToken,
+    config: Box<dyn Fn() -> Value + Send + Sync>,
+}
+
+impl Health {
+    pub(crate) fn new(
+        store: Opened,
+        stopping: CancellationToken,
+        config: impl Fn() -> Value + Send + Sync + 'static,
+    ) -> Self {
+        Self { store, stopping, config: Box::new(config) }
+    }
+
+    /// Whether requests can be served, or why not.
+    async fn ready(&self) -> Result<(), String> {
+        if self.stopping.is_cancelled() {
+            return Err("stopping".to_owned());
+        }
+        match timeout(PROBE, self.store.probe()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the store did not answer within {PROBE:?}")),
+        }
+    }
+}
+
+/// Answers on an address until the handle is dropped.
+///
+/// # Errors
+/// If the address is taken.
+pub(crate) async fn listen(
+    address: SocketAddr,
+    health: Health,
+    metrics: PrometheusHandle,
+) -> Result<AbortOnDropHandle<()>> {
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("could not listen on {address} for the admin"))?;
+    tracing::info!("admin on {}", listener.local_addr()?);
+    let shared = Arc::new((health, metrics));
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    Ok(AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            // Nobody closes it.
+            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+            let Ok((io, _)) = listener.accept().await else {
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move {
+                let answer = service_fn(|request| {
+                    let shared = Arc::clone(&shared);
+                    async move { Ok::<_, Infallible>(answer(&request, &shared.0, &shared.1).await) }
+                });
+                let mut server = http1::Builder::new();
+                server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+                // A probe that hangs up has what it wants.
+                let _ = server.serve_connection(TokioIo::new(io), answer).await;
+                drop(place);
+            });
+        }
+    })))
+}
+
+async fn answer<B>(
+    request: &Request<B>,
+    health: &Health,
+    metrics: &PrometheusHandle,
+) -> Response<Full<Bytes>> {
+    let (status, kind, text) = match request.uri().path() {
+        _ if !matches!(*request.method(), Method::GET | Method::HEAD) => {
+            let mut refused = page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned());
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return refused;
+        }
+        "/livez" => (StatusCode::OK, "text/plain", "alive\n".to_owned()),
+        "/readyz" => match health.ready().await {
+            Ok(()) => (StatusCode::OK, "text/plain", "ready\n".to_owned()),
+            Err(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("not ready: {why}\n")),
+        },
+        "/metrics" => (StatusCode::OK, "text/plain; version=0.0.4", metrics.render()),
+        "/config" => (StatusCode::OK, "application/json", format!("{:#}\n", (health.config)())),
+        "/" => (StatusCode::OK, "text/plain", "/livez\n/readyz\n/metrics\n/config\n".to_owned()),
+        _ => (
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            "there are /livez, /readyz, /metrics and /config\n".to_owned(),
+        ),
+    };
+    page(status, kind, text)
+}
+
+fn page(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,120 @@
+//! Connections of clients, from the first byte to the last.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::screen::Tunnel;
+use super::serve::serve;
+use super::state::{Current, State};
+use super::stream::Stream;
+use super::upstream::From;
+
+/// How much the head of a request may take up.
+const HEAD_BYTES: usize = 64 << 10;
+const HEADERS: usize = 128;
+/// How many requests a client may have under way on one connection of HTTP/2.
+const STREAMS: u32 = 250;
+/// How long to wait after the system had no connection to give.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections until told to stop, and serves each on a task of its own.
+pub(super) async fn accept(
+    listener: TcpListener,
+    state: Arc<State>,
+    connections: TaskTracker,
+    stop: CancellationToken,
+) {
+    let room = Arc::new(Semaphore::new(state.current().config.max_connections));
+    loop {
+        let accepted = async {
+            // Nobody closes it.
+            let place = Arc::clone(&room).acquire_owned().await.ok()?;
+            Some((place, listener.accept().await))
+        };
+        let Some(Some((place, accepted))) = stop.run_until_cancelled(accepted).await else { return };
+        let (io, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // No file or no memory left, or the client is gone already: others come.
+                tracing::warn!(%error, "could not accept a connection");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let (state, stop) = (Arc::clone(&state), stop.clone());
+        connections.spawn(async move {
+            let _counted = state.meter.connected();
+            greet(io, peer, &state, stop).await;
+            drop(place);
+        });
+    }
+}
+
+/// Agrees upon TLS, if that is spoken here, in limited time.
+async fn greet(io: TcpStream, peer: SocketAddr, state: &Arc<State>, stop: CancellationToken) {
+    // Without it every small answer may wait for the other side's acknowledgement; where it fails, it is slower.
+    let _ = io.set_nodelay(true);
+    let current = state.current();
+    let Some(tls) = &current.tls else {
+        return converse(io, From { peer, is_tls: false }, state, &current, stop).await;
+    };
+    match timeout(current.config.header_timeout, tls.accept(io)).await {
+        Ok(Ok(io)) => converse(io, From { peer, is_tls: true }, state, &current, stop).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as we do"),
+        Err(_) => tracing::debug!("a client did not finish its greeting in time"),
+    }
+}
+
+/// Serves the requests of a connection. When told to stop, the one under way is the last.
+async fn converse<I>(io: I, from: From, state: &Arc<State>, current: &Current, stop: CancellationToken)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let tunnel = Tunnel::default();
+    let io = TokioIo::new(Stream::new(io, current.config.body_timeout, tunnel.clone()));
+    let service = service_fn(|request| {
+        // Each request sees the configuration of its time.
+        let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());
+        async move {
+            let response = serve(&current.config, &current.table, request, from, tunnel).await;
+            state.meter.answered(response.status());
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(current.config.header_timeout)
+        .max_headers(HEADERS)
+        .max_buf_size(HEAD_BYTES)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD_BYTES as u32)
+        .keep_alive_interval(current.config.header_timeout)
+        .keep_alive_timeout(current.config.header_timeout);
+    let mut connection = std::pin::pin!(server.serve_connection_with_upgrades(io, service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended");
+    }
+}

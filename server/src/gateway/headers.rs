@@ -1,0 +1,178 @@
+//! Which headers go on, and which are between two neighbours only.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, Uri};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use semel::Lease;
+use semel::http::Verdict;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const VERDICT: HeaderName = HeaderName::from_static("idempotency-verdict");
+
+/// What the upstream is told about its attempt.
+const TOKEN: HeaderName = HeaderName::from_static("semel-token");
+const FENCE: HeaderName = HeaderName::from_static("semel-fence");
+const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
+const REALM: HeaderName = HeaderName::from_static("semel-realm");
+const PRINCIPAL: HeaderName = HeaderName::from_static("semel-principal");
+
+/// What a header cannot hold, and what says that something is encoded.
+const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
+
+/// What a connection has for itself.
+const OF_THE_CONNECTION: [HeaderName; 10] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HTTP2_SETTINGS,
+];
+
+/// The words of a list.
+pub(super) fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// Whether Connection may name this.
+pub(super) fn belongs_to_the_connection(name: &str) -> bool {
+    name.eq_ignore_ascii_case("close")
+        || OF_THE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own.as_str()))
+}
+
+/// Takes off what is between two neighbours, and what Connection names.
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> =
+        headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok()).collect();
+    for name in named.iter().chain(&OF_THE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// Makes the headers of a client those of a request of our own.
+pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAddr>, is_tls: bool) {
+    let takes_trailers =
+        headers.get_all(TE).iter().flat_map(tokens).any(|token| token.eq_ignore_ascii_case("trailers"));
+    strip(headers);
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    // The length is what the body turns out to have; and we have asked for the body already.
+    for name in [CONTENT_LENGTH, EXPECT, TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL] {
+        headers.remove(name);
+    }
+    if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
+        headers.insert(HOST, host);
+    }
+    if let Some(from) = from {
+        headers.append(FORWARDED_FOR, text(&from.to_string()));
+    }
+    let proto = HeaderValue::from_static(if is_tls { "https" } else { "http" });
+    headers.entry(FORWARDED_PROTO).or_insert(proto);
+}
+
+/// Tells the upstream which attempt it is, so that it can complete the key itself, or refuse a stale one. What is not
+/// plain text is percent-encoded.
+pub(super) fn tell(headers: &mut HeaderMap, lease: &Lease) {
+    let scope = lease.key().scope();
+    headers.insert(TOKEN, text(&lease.token().to_string()));
+    headers.insert(FENCE, HeaderValue::from(lease.fence().get()));
+    headers.insert(ATTEMPT, HeaderValue::from(lease.attempt()));
+    headers.insert(REALM, text(scope.realm()));
+    headers.insert(PRINCIPAL, text(scope.principal()));
+}
+
+fn text(text: &str) -> HeaderValue {
+    let encoded = utf8_percent_encode(text, UNPRINTABLE).to_string();
+    HeaderValue::from_maybe_shared(Bytes::from(encoded)).expect("printable ASCII is a valid value")
+}
+
+/// Makes the headers of the upstream those of our answer, and says what it wants done with the key.
+pub(super) fn for_client(headers: &mut HeaderMap) -> Option<Verdict> {
+    let verdict = headers.remove(VERDICT);
+    strip(headers);
+    let verdict = verdict?;
+    match verdict.as_bytes().to_ascii_lowercase().as_slice() {
+        b"record" => Some(Verdict::Record),
+        b"release" => Some(Verdict::Release),
+        b"abandon" => Some(Verdict::Abandon("the upstream said that it does not know".to_owned())),
+        _ => {
+            tracing::warn!(
+                "the upstream answered with an Idempotency-Verdict other than record, release and abandon"
+            );
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_between_neighbours_stays_there() {
+        let mut sent = headers(&[
+            ("connection", "close, X-Mine"),
+            ("x-mine", "1"),
+            ("keep-alive", "5"),
+            ("te", "gzip"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "9"),
+            ("expect", "100-continue"),
+            ("proxy-authorization", "secret"),
+            ("semel-token", "forged"),
+            ("semel-fence", "9"),
+            ("semel-principal", "root"),
+            ("idempotency-key", "k"),
+            ("x-forwarded-for", "10.0.0.1"),
+        ]);
+        for_upstream(&mut sent, &Uri::from_static("/"), Some([127, 0, 0, 1].into()), true);
+        let left: Vec<_> =
+            sent.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(
+            left,
+            [
+                ("idempotency-key", "k"),
+                ("x-forwarded-for", "10.0.0.1"),
+                ("x-forwarded-for", "127.0.0.1"),
+                ("x-forwarded-proto", "https"),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_word_of_the_upstream_is_not_passed_on() {
+        let verdict = |word: &'static str| {
+            let mut answered = headers(&[("x-a", "1")]);
+            answered.insert(VERDICT, HeaderValue::from_static(word));
+            let verdict = for_client(&mut answered);
+            assert_eq!(answered.len(), 1);
+            verdict
+        };
+        assert_eq!(verdict("record"), Some(Verdict::Record));
+        assert_eq!(verdict("Release"), Some(Verdict::Release));
+        assert!(matches!(verdict("abandon"), Some(Verdict::Abandon(_))));
+        assert_eq!(verdict("maybe"), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! The gateway: a reverse proxy that gives a service in any language the semantics of the layer.
+//!
+//! A request comes in over a [screened](screen) connection, is [checked at the door](door), finds its route in the
+//! [table], and is answered by the layer, with the [upstream] as the inner service. What has no key passes through.
+
+mod accept;
+mod stream;
+mod screen;
+mod serve;
+mod door;
+mod table;
+mod upstream;
+mod headers;
+mod tunnel;
+mod body;
+mod problem;
+mod state;
+mod tls;
+mod meter;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use semel::http::IdempotencyLayer;
+use semel::{Pruner, Pruning, continuously_prune};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, Health};
+use crate::config::{Config, Settings};
+use crate::log;
+use crate::stores::Opened;
+use state::State;
+
+/// How long closing the store may take in the end.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// Serves until a signal says to stop.
+///
+/// # Errors
+/// If the configuration or the store cannot be used, or an address is taken.
+pub(crate) async fn run(flags: Settings) -> Result<()> {
+    let config = Config::load(&flags)?;
+    log::start(config.log_format);
+    let mut signals = Signals::new()?;
+    let metrics = admin::record()?;
+    let gateway = Gateway::start(config).await?;
+    let admin = match gateway.state.current().config.admin {
+        Some(address) => Some(admin::listen(address, gateway.health(), metrics).await?),
+        None => None,
+    };
+    loop {
+        match signals.next().await {
+            Told::Reload => gateway.reload(&flags),
+            Told::Stop => break,
+        }
+    }
+    tokio::select! {
+        () = gateway.stop() => {}
+        told = signals.stop() => tracing::warn!(signal = told, "told twice to stop; what is under way is left to its lease"),
+    }
+    drop(admin);
+    Ok(())
+}
+
+/// A gateway that runs.
+pub(crate) struct Gateway {
+    state: Arc<State>,
+    store: Opened,
+    layer: IdempotencyLayer,
+    address: SocketAddr,
+    pruner: Option<Pruner>,
+    connections: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Gateway {
+    /// Opens the store and listens.
+    ///
+    /// # Errors
+    /// If either cannot be done.
+    pub(crate) async fn start(config: Config) -> Result<Self> {
+        let store = Opened::open(&config.place).await?;
+        if config.migrate.unwrap_or_else(|| store.migrates_itself()) {
+            store.migrate().await.context("could not bring the schema of the store up to date")?;
+        }
+        store.probe().await.context("the store cannot be used")?;
+        let layer = IdempotencyLayer::new(Arc::clone(&store.store));
+        let pruner = config.prune.then(|| continuously_prune(Arc::clone(&store.store), Pruning::default()));
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .with_context(|| format!("could not listen on {}", config.listen))?;
+        let address = listener.local_addr()?;
+        let state = Arc::new(State::new(config, layer.clone())?);
+        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
+        connections.spawn(accept::accept(listener, Arc::clone(&state), connections.clone(), stop.clone()));
+        tracing::info!("listening on {address}");
+        Ok(Self { state, store, layer, address, pruner, connections, stop })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What can be asked about it from outside.
+    fn health(&self) -> Health {
+        let (state, stop) = (Arc::clone(&self.state), self.stop.clone());
+        Health::new(self.store.clone(), stop, move || state.current().config.shown())
+    }
+
+    /// Reads the configuration anew; one that cannot be used leaves the old one in force.
+    fn reload(&self, flags: &Settings) {
+        match Config::load(flags).and_then(|config| self.state.reload(config)) {
+            Ok(()) => tracing::info!("the configuration was read anew"),
+            Err(error) => {
+                tracing::error!(
+                    error = format!("{error:#}"),
+                    "the configuration cannot be used; the old one stays in force"
+                );
+            }
+        }
+    }
+
+    /// Takes no more connections, and waits a while for what is under way. What does not end in time is left to its lease:
+    /// nothing that has begun is released.
+    pub(crate) async fn stop(self) {
+        let until = Instant::now() + self.state.current().config.drain;
+        tracing::info!("stopping: requests under way may end");
+        self.stop.cancel();
+        self.connections.close();
+        let ended = async {
+            self.connections.wait().await;
+            // Attempts whose clients have gone.
+            self.layer.drain().await;
+        };
+        if timeout_at(until, ended).await.is_err() {
+            tracing::warn!("not all requests have ended in time; their keys are left to their leases");
+        }
+        if let Some(pruner) = self.pruner {
+            let _ = timeout(CLOSE, pruner.stop()).await;
+        }
+        if timeout(CLOSE, self.store.close()).await.is_err() {
+            tracing::warn!("the store did not close in time");
+        }
+        tracing::info!("stopped");
+    }
+}
+
+/// The signals that a gateway knows.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+enum Told {
+    Reload,
+    Stop,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let listen = |kind| signal(kind).context("could not listen for signals");
+        Ok(Self {
+            hangup: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.hangup.recv() => Told::Reload,
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+        }
+    }
+
+    async fn stop(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! One request through the gateway.
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, Version};
+use hyper::body::Incoming;
+use tower_service::Service;
+
+use super::body::{Inbound, Reply, Returned};
+use super::door::{self, Upgrade};
+use super::problem::Problem;
+use super::screen::Tunnel;
+use super::table::{Covered, Table, Target};
+use super::tunnel;
+use super::upstream::From;
+use crate::config::Config;
+
+/// Where clients find out what the gateway does.
+const PUBLISHED: &str = "/.well-known/idempotency";
+
+/// Answers a request: at the door, from a route's layer, or by passing it on.
+pub(super) async fn serve(
+    config: &Config,
+    table: &Table,
+    request: Request<Incoming>,
+    from: From,
+    tunnel: Tunnel,
+) -> Response<Reply> {
+    if let Err(refused) = door::check(&request) {
+        return refused.map(Reply::Other);
+    }
+    if request.uri().path() == PUBLISHED && request.method() == Method::GET {
+        return published(table).map(Reply::Other);
+    }
+    let Some(target) = table.target(request.uri().path()) else {
+        return Problem::NO_ROUTE.response(None).map(Reply::Other);
+    };
+    let mut request = request.map(|body| Inbound::new(body, config.body_timeout));
+    request.extensions_mut().insert(from);
+    if let Some(upgrade) = door::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11)
+    {
+        let covered =
+            matches!(target, Target::Covered(Covered { methods, .. }) if methods.contains(request.method()));
+        match upgrade {
+            _ if covered => return Problem::UPGRADE.response(None).map(Reply::Other),
+            Upgrade::WebSocket if request.method() == Method::GET => {
+                return tunnel::open(target.upstream(), request, tunnel).await.map(Reply::Other);
+            }
+            Upgrade::WebSocket | Upgrade::Other => {}
+        }
+    }
+    let (Ok(response) | Err(response)) = match target {
+        Target::Covered(covered) => {
+            covered.service.clone().call(request).await.map(|response| response.map(Reply::Layer))
+        }
+        Target::Open(upstream) => {
+            upstream.clone().call(request).await.map(|response| response.map(Reply::Other))
+        }
+    }
+    .map_err(|never| match never {});
+    response
+}
+
+fn published(table: &Table) -> Response<Returned> {
+    let mut response = Response::new(Returned::Own(Some(table.published())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,75 @@
+//! What all requests share, and what a reload changes.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use anyhow::{Result, ensure};
+use semel::http::IdempotencyLayer;
+use tokio_rustls::TlsAcceptor;
+
+use super::meter::Meter;
+use super::table::Table;
+use super::{tls, upstream};
+use crate::config::Config;
+
+/// What all requests share.
+pub(super) struct State {
+    current: RwLock<Arc<Current>>,
+    layer: IdempotencyLayer,
+    pub(super) meter: Meter,
+}
+
+/// A configuration, and what was made of it.
+pub(super) struct Current {
+    pub(super) config: Config,
+    pub(super) table: Table,
+    pub(super) tls: Option<TlsAcceptor>,
+}
+
+impl State {
+    /// # Errors
+    /// If a file that the configuration names cannot be used.
+    pub(super) fn new(config: Config, layer: IdempotencyLayer) -> Result<Self> {
+        let current = RwLock::new(Arc::new(Current::new(config, &layer)?));
+        Ok(Self { current, layer, meter: Meter::new() })
+    }
+
+    /// What is in force now.
+    pub(super) fn current(&self) -> Arc<Current> {
+        // Nothing panics while the lock is held.
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another configuration in force, for the requests from now on.
+    ///
+    /// # Errors
+    /// If it cannot be used, or changes what cannot change; then the old one stays.
+    pub(super) fn reload(&self, config: Config) -> Result<()> {
+        let old = self.current();
+        let fixed = |config: &Config| {
+            let Config { listen, admin, place, max_connections, log_format, .. } = config;
+            [
+                ("listen", listen.to_string()),
+                ("admin", format!("{admin:?}")),
+                ("store", place.store_url().to_owned()),
+                ("cache", format!("{:?}", place.cache)),
+                ("max-connections", max_connections.to_string()),
+                ("log-format", format!("{log_format:?}")),
+            ]
+        };
+        for ((name, before), (_, after)) in fixed(&old.config).into_iter().zip(fixed(&config)) {
+            ensure!(before == after, "{name} cannot change without a restart");
+        }
+        let current = Arc::new(Current::new(config, &self.layer)?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+        Ok(())
+    }
+}
+
+impl Current {
+    fn new(config: Config, layer: &IdempotencyLayer) -> Result<Self> {
+        let client = upstream::client(config.upstream_ca.as_deref())?;
+        let table = Table::new(&config, layer, &client)?;
+        let tls = config.tls.as_ref().map(tls::server).transpose()?;
+        Ok(Self { config, table, tls })
+    }
+}

@@ -1,0 +1,120 @@
+//! Which request goes where, under which terms.
+
+use bytes::Bytes;
+use http::Method;
+use http::request::Parts;
+use semel::Scope;
+use semel::http::{Idempotency, IdempotencyLayer};
+use serde_json::{Value, json};
+use tower_layer::Layer;
+
+use super::upstream::{Client, Upstream};
+use crate::config::{Config, Pattern, RouteConfig, Scoping};
+
+/// The routes, and what becomes of everything else.
+pub(super) struct Table {
+    routes: Vec<(Pattern, Target)>,
+    rest: Option<Target>,
+    /// What clients may know, as JSON.
+    published: Bytes,
+}
+
+/// Where a request goes.
+#[derive(Clone)]
+pub(super) enum Target {
+    /// Keys count.
+    Covered(Covered),
+    /// Everything is passed on as it is.
+    Open(Upstream),
+}
+
+/// A service whose keys count on these methods.
+#[derive(Clone)]
+pub(super) struct Covered {
+    pub(super) service: Idempotency<Upstream>,
+    pub(super) upstream: Upstream,
+    pub(super) methods: Vec<Method>,
+}
+
+impl Table {
+    /// The table of a configuration.
+    ///
+    /// # Errors
+    /// If the realm breaks a limit.
+    pub(super) fn new(config: &Config, layer: &IdempotencyLayer, client: &Client) -> anyhow::Result<Self> {
+        let cover = |route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
+            let Some(origin) = route.upstream.clone() else { return Ok(None) };
+            let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout);
+            let layer = layer_of(config, route, layer)?;
+            let published = layer.published();
+            let service = layer.layer(upstream.clone());
+            let covered = Covered { service, upstream, methods: route.methods.clone() };
+            Ok(Some((Target::Covered(covered), published)))
+        };
+        let (mut routes, mut published) = (Vec::new(), Vec::new());
+        for (pattern, route) in &config.routes {
+            if let Some((target, mut shown)) = cover(route)? {
+                shown["path"] = json!(pattern.to_string());
+                published.push(shown);
+                routes.push((pattern.clone(), target));
+            }
+        }
+        let (rest, published) = match cover(&config.all)? {
+            // Without routes, everything is covered.
+            Some((target, shown)) if routes.is_empty() => (Some(target), shown),
+            Some((Target::Covered(covered), _)) => {
+                (Some(Target::Open(covered.upstream)), json!({ "routes": published }))
+            }
+            _ => (None, json!({ "routes": published })),
+        };
+        Ok(Self { routes, rest, published: Bytes::from(published.to_string()) })
+    }
+
+    /// Where a request for this path goes: the first route that covers it wins.
+    pub(super) fn target(&self, path: &str) -> Option<&Target> {
+        let covering = self.routes.iter().find(|(pattern, _)| pattern.covers(path));
+        covering.map(|(_, target)| target).or(self.rest.as_ref())
+    }
+
+    /// What clients may know.
+    pub(super) fn published(&self) -> Bytes {
+        self.published.clone()
+    }
+}
+
+impl Target {
+    pub(super) fn upstream(&self) -> &Upstream {
+        match self {
+            Self::Covered(covered) => &covered.upstream,
+            Self::Open(upstream) => upstream,
+        }
+    }
+}
+
+/// The layer with the terms of a route.
+fn layer_of(
+    config: &Config,
+    route: &RouteConfig,
+    layer: &IdempotencyLayer,
+) -> anyhow::Result<IdempotencyLayer> {
+    let layer = layer
+        .clone()
+        .with_realm(&config.realm)?
+        .with_policy(route.policy.clone())
+        .with_methods(route.methods.clone())
+        .with_required_key(route.require_key)
+        .with_max_request_bytes(route.max_body)
+        .with_request_timeout(config.body_timeout)
+        .with_broken_responses_abandoned();
+    let realm = Scope::new(&config.realm)?;
+    Ok(match route.scope.clone() {
+        Scoping::Credentials => layer,
+        Scoping::None => layer.with_scope(move |_| Some(realm.clone())),
+        Scoping::Header(name) => layer.with_scope(move |parts: &Parts| {
+            let mut values = parts.headers.get_all(&name).iter();
+            let (Some(value), None) = (values.next(), values.next()) else { return None };
+            let principal = value.to_str().ok().filter(|principal| !principal.is_empty())?;
+            realm.clone().with_principal(principal).ok()
+        }),
+    })
+}

@@ -1,0 +1,213 @@
+//! The service behind the gateway, as a service of ours.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures_util::future::BoxFuture;
+use http::uri::PathAndQuery;
+use http::{Request, Response, Uri, Version, request};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use metrics::Histogram;
+use semel::Lease;
+use semel::http::Verdict;
+use tokio::time::timeout;
+use tower_service::Service;
+
+use super::body::{Broken, Outbound, Returned};
+use super::headers;
+use super::problem::Problem;
+use super::tls;
+use crate::config::Origin;
+
+/// How long an idle connection is kept. Servers close theirs after five seconds or more; a request that meets a
+/// connection in that moment is lost, and with it what is known of its key.
+const IDLE: Duration = Duration::from_secs(4);
+/// How long to wait for a connection. Within it nothing has been sent.
+const CONNECT: Duration = Duration::from_secs(5);
+
+pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Outbound>;
+
+/// A client for all upstreams, which keeps connections, and sends nothing twice.
+///
+/// # Errors
+/// If the certificates cannot be read.
+pub(super) fn client(ca: Option<&Path>) -> Result<Client> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    let tls = HttpsConnectorBuilder::new()
+        .with_tls_config(tls::client(ca).context("could not set up TLS to the upstream")?)
+        .https_or_http()
+        .enable_http1()
+        .enable_http2()
+        .wrap_connector(tcp);
+    Ok(legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .retry_canceled_requests(false)
+        .build(tls))
+}
+
+/// From whom a request came, for the upstream to know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct From {
+    pub(super) peer: SocketAddr,
+    pub(super) is_tls: bool,
+}
+
+/// The service behind the gateway.
+#[derive(Clone)]
+pub(super) struct Upstream {
+    client: Client,
+    origin: Arc<Origin>,
+    patience: Duration,
+    seconds: Histogram,
+}
+
+impl Upstream {
+    pub(super) fn new(client: Client, origin: Origin, patience: Duration) -> Self {
+        let seconds = metrics::histogram!("semel_gateway_upstream_seconds");
+        Self { client, origin: Arc::new(origin), patience, seconds }
+    }
+
+    /// A request of our own that asks for the same.
+    pub(super) fn request(
+        &self,
+        mut parts: request::Parts,
+        body: Outbound,
+    ) -> Result<Request<Outbound>, http::Error> {
+        let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let uri = Uri::builder()
+            .scheme(self.origin.scheme.clone())
+            .authority(self.origin.authority.clone())
+            .path_and_query(path)
+            .build()?;
+        let from = parts.extensions.get::<From>();
+        let (peer, is_tls): (Option<IpAddr>, bool) =
+            from.map_or((None, false), |from| (Some(from.peer.ip()), from.is_tls));
+        headers::for_upstream(&mut parts.headers, &parts.uri, peer, is_tls);
+        if let Some(lease) = parts.extensions.get::<Lease>() {
+            headers::tell(&mut parts.headers, lease);
+        }
+        let mut request = Request::new(body);
+        *request.method_mut() = parts.method;
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_11;
+        *request.headers_mut() = parts.headers;
+        Ok(request)
+    }
+
+    /// Sends a request, once, and waits for the head of the answer.
+    pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Returned>, Unanswered> {
+        let began = Instant::now();
+        let answer = timeout(self.patience, self.client.request(request)).await;
+        self.seconds.record(began.elapsed());
+        match answer {
+            Ok(Ok(response)) => Ok(response.map(Returned::Passed)),
+            Ok(Err(error)) => Err(Unanswered::because(&error, &self.origin)),
+            Err(_) => Err(Unanswered::TimedOut),
+        }
+    }
+}
+
+impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
+    type Response = Response<Returned>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Returned>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let upstream = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let answer = match upstream.request(parts, body.into()) {
+                Ok(request) => upstream.send(request).await,
+                Err(_) => Err(Unanswered::Unsendable),
+            };
+            Ok(answer.map_or_else(Unanswered::response, |mut response| {
+                if let Some(verdict) = headers::for_client(response.headers_mut()) {
+                    response.extensions_mut().insert(verdict);
+                }
+                response
+            }))
+        })
+    }
+}
+
+/// Why there is no answer, which decides what becomes of the key.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// Nothing was sent.
+    Unreachable,
+    /// It cannot be sent.
+    Unsendable,
+    /// The client broke off while its body was passed on.
+    BrokeOff,
+    /// The client was too slow with its body.
+    Slow,
+    /// The connection ended after something was sent.
+    Lost,
+    /// No answer came in time.
+    TimedOut,
+}
+
+impl Unanswered {
+    fn because(error: &legacy::Error, origin: &Origin) -> Self {
+        let cause = match Broken::caused(error) {
+            Some(Broken::Off(_)) => return Self::BrokeOff,
+            Some(Broken::Slow) => return Self::Slow,
+            // A request that a closed connection has not taken is given back as it was.
+            None if error.is_connect() || is_canceled(error) => Self::Unreachable,
+            None => Self::Lost,
+        };
+        let why = error.source().map_or_else(|| error.to_string(), chain);
+        tracing::warn!(upstream = %origin, error = why, "the upstream did not answer");
+        cause
+    }
+
+    pub(super) fn response(self) -> Response<Returned> {
+        let (problem, verdict) = match self {
+            Self::Unreachable => (Problem::UNREACHABLE, Verdict::Release),
+            Self::Unsendable => (Problem::MALFORMED, Verdict::Release),
+            Self::BrokeOff => (Problem::BROKE_OFF, Verdict::Abandon("the request broke off".to_owned())),
+            Self::Slow => (Problem::SLOW, Verdict::Abandon("the request did not go on".to_owned())),
+            Self::Lost => {
+                (Problem::LOST, Verdict::Abandon("the upstream was lost before it answered".to_owned()))
+            }
+            Self::TimedOut => {
+                (Problem::TIMED_OUT, Verdict::Abandon("the upstream did not answer in time".to_owned()))
+            }
+        };
+        let mut response = problem.response(None);
+        response.extensions_mut().insert(verdict);
+        response
+    }
+}
+
+fn is_canceled(error: &legacy::Error) -> bool {
+    error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<hyper::Error>())
+        .is_some_and(hyper::Error::is_canceled)
+}
+
+/// An error with all its causes.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", chain(cause)),
+        None => error.to_string(),
+    }
+}
