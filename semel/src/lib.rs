@@ -90,6 +90,12 @@ mod counted;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod limits;
 #[cfg(feature = "postgres")]
+mod id;
+#[cfg(feature = "postgres")]
+mod question;
+#[cfg(feature = "postgres")]
+mod migration;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -120,6 +126,8 @@ pub use intent::{Intent, IntentError};
 pub use key::{Key, KeyError, Scope};
 pub use lease::{Fence, Lease, Token, TokenError};
 pub use memory::{MemoryClock, MemoryStore};
+#[cfg(feature = "postgres")]
+pub use migration::MigrationStatus;
 pub use once::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
 pub use outcome::{Outcome, OutcomeError};
 pub use policy::{AfterCrash, Policy, PolicyError};
