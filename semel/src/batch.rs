@@ -58,7 +58,10 @@ pub(crate) trait Committer: Send + 'static {
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// One of the questions is at fault: nothing was applied, and the others should be sent without it.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "Redis answers each question by itself"))]
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "sqlite")),
+        allow(dead_code, reason = "Redis answers each question by itself")
+    )]
     Refused(StoreError),
     /// Nothing was applied, and it can be sent again.
     Again(StoreError),

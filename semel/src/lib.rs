@@ -53,7 +53,8 @@
 //!
 //! - To run work: [`Once`].
 //! - To make HTTP requests safe to retry: `http::IdempotencyLayer` (feature `http`, a default).
-//! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in Redis: `RedisStore` (feature `redis`).
+//! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in a file: `SqliteStore` (feature `sqlite`); in
+//!   Redis: `RedisStore` (feature `redis`).
 //! - To let Redis, or memory, answer repeats before Postgres: [`Tiered`].
 //! - To look into a store and settle a held key: [`Inspect`].
 //! - To write a store: [`backend::Backend`], and the suite in `semel::conformance` (feature `conformance`).
@@ -79,20 +80,28 @@ pub mod backend;
 pub mod slot;
 pub mod verbs;
 mod memory;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod batch;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod clock;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod codec;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod counted;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod limits;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod id;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod question;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod migration;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod tls;
 mod prune;
@@ -120,6 +129,8 @@ pub use intent::{Intent, IntentError};
 pub use key::{Key, KeyError, Scope};
 pub use lease::{Fence, Lease, Token, TokenError};
 pub use memory::{MemoryClock, MemoryStore};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use migration::MigrationStatus;
 pub use once::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
 pub use outcome::{Outcome, OutcomeError};
 pub use policy::{AfterCrash, Policy, PolicyError};
@@ -129,6 +140,8 @@ pub use prune::{Pruner, Pruning, continuously_prune};
 pub use record::{Note, Owner, Phase, Record, State};
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisStore};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteStore};
 pub use store::{Found, Prune, Store};
 pub use terms::{Terms, TermsError};
 pub use text::TextError;

@@ -1,13 +1,15 @@
-//! What the options of all stores on servers allow.
+//! What the options of stores allow.
 
 use std::time::Duration;
 
 use crate::error::StoreError;
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
 /// The most connections to a server. More make the batches smaller, not the store faster.
 pub(crate) const MAX_CONNECTIONS: usize = 16;
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
 /// This many connections, if that is neither none nor too many.
 pub(crate) fn connections(found: usize) -> Result<usize, StoreError> {
     if (1..=MAX_CONNECTIONS).contains(&found) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -220,9 +220,8 @@ pub struct MemoryClock {
 
 impl MemoryClock {
     fn new() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            base_micros: since_epoch.as_micros() as u64,
+            base_micros: Timestamp::of_host().as_micros(),
             started: Instant::now(),
             moved_micros: AtomicI64::new(0),
         }

@@ -20,6 +20,12 @@ impl Timestamp {
         self.0
     }
 
+    /// Now, by the clock of this host, for stores that have no other.
+    pub(crate) fn of_host() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+    }
+
     /// This moment and a while.
     #[must_use]
     pub fn after(self, while_: Duration) -> Self {

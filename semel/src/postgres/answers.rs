@@ -3,16 +3,17 @@
 use tokio_postgres::{Error, Row};
 
 use super::batch::{Batch, Questions, Round};
-use super::committer::{Answer, What};
-use super::id::Id;
+use super::committer::Answer;
 use super::row;
 use super::values::Moment;
 use crate::ask::Ask;
 use crate::backend::{Opened, Replaced, Written};
 use crate::change::{Replace, Write};
 use crate::error::StoreError;
+use crate::id::Id;
 use crate::key::Key;
 use crate::lease::Fence;
+use crate::question::What;
 use crate::record::Record;
 use crate::slot;
 use crate::time::Timestamp;

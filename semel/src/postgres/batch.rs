@@ -12,13 +12,14 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::answers::{Sorted, Unapplied, by_id};
-use super::committer::{Answer, Asked, Question};
-use super::id::Id;
+use super::committer::Answer;
 use super::statements::{self, Column, Statements};
 use crate::ask::{Ask, Durability};
 use crate::change::{Action, Replace, Write};
 use crate::error::StoreError;
+use crate::id::Id;
 use crate::key::Key;
+use crate::question::{Asked, Question};
 
 /// The items of one statement: each id once, in order, with the place of its question in the batch.
 pub(super) struct Round<'a, I> {

@@ -7,56 +7,22 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Fault, Manner};
 use super::errors;
-use super::id::Id;
 use super::options::PostgresOptions;
 use super::session::{Line, Peer, within};
 use super::statements::Statements;
-use crate::ask::{Ask, Durability};
-use crate::backend::{Opened, Replaced, Written};
+use crate::ask::Durability;
 use crate::batch::{self, Failed};
-use crate::change::{Action, DraftState, Replace, Write};
 use crate::error::StoreError;
-use crate::key::Key;
-use crate::record::Record;
+use crate::id::Id;
+use crate::question::{Asked, Question, What};
 use crate::time::Timestamp;
 
-/// What is asked of one key.
-pub(super) struct Question {
-    pub(super) id: Id,
-    pub(super) asked: Asked,
-}
-
-pub(super) enum Asked {
-    Open(Ask),
-    Replace(Replace),
-    Write(Write),
-    Read(Key),
-}
-
-impl Asked {
-    pub(super) fn key(&self) -> &Key {
-        match self {
-            Self::Open(ask) => &ask.key,
-            Self::Replace(item) => &item.key,
-            Self::Write(item) => &item.key,
-            Self::Read(key) => key,
-        }
-    }
-}
-
-/// What became of it, with the clock of the server.
+/// What became of a question, with the clock of the server.
 pub(super) struct Answer {
     pub(super) now: Timestamp,
     pub(super) what: What,
     /// Whether it was not applied only because somebody had locked the row.
     pub(super) met_a_lock: bool,
-}
-
-pub(super) enum What {
-    Opened(Opened),
-    Replaced(Replaced),
-    Written(Written),
-    Read(Option<Box<Record>>),
 }
 
 /// Commits batches over one connection at a time.
@@ -153,15 +119,7 @@ impl batch::Committer for Committer {
     }
 
     fn weight(question: &Question) -> usize {
-        let outcome = match &question.asked {
-            Asked::Write(Write { action: Action::Complete { outcome, .. }, .. }) => outcome,
-            Asked::Replace(Replace { draft, .. }) => match &draft.state {
-                DraftState::Done(outcome) => outcome,
-                DraftState::Running | DraftState::Released => return 0,
-            },
-            Asked::Write(_) | Asked::Open(_) | Asked::Read(_) => return 0,
-        };
-        outcome.body().map_or(0, |body| body.len())
+        question.asked.weight()
     }
 
     /// Claims whose outcome will make them durable go by themselves: their commit need not wait for the disk.

@@ -6,7 +6,6 @@ mod answers;
 mod committer;
 mod statements;
 mod row;
-mod id;
 mod values;
 mod sql;
 mod migrate;
@@ -24,7 +23,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-pub use migrate::MigrationStatus;
+pub use crate::migration::MigrationStatus;
 pub use options::PostgresOptions;
 pub use transaction::InTransaction;
 
@@ -36,11 +35,12 @@ use crate::clock::HeardClock;
 use crate::error::StoreError;
 use crate::inspect::{Page, Query, Stats};
 use crate::key::Key;
+
+use crate::question::{Asked, Question, What};
 use crate::record::Record;
 use crate::store::Prune;
 use crate::time::Timestamp;
-use committer::{Answer, Asked, Committer, Question, What};
-use id::Id;
+use committer::{Answer, Committer};
 use operator::Operator;
 use prune::Sweeper;
 use session::Session;
@@ -154,10 +154,7 @@ impl PostgresStore {
     async fn ask(&self, lane: Lane, asked: impl Fn() -> Asked) -> Result<Answer, StoreError> {
         let mut pauses = LOCK_PAUSES.iter();
         loop {
-            let question = asked();
-            let id = Id::of(question.key());
-            let answer =
-                self.shared.batcher.ask(lane, Question { id, asked: question }).await?.answer().await?;
+            let answer = self.shared.batcher.ask(lane, Question::new(asked())).await?.answer().await?;
             match pauses.next() {
                 Some(pause) if answer.met_a_lock => sleep(*pause).await,
                 _ => return Ok(answer),

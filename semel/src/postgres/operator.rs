@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::errors;
-use super::id::Id;
 use super::options::PostgresOptions;
 use super::row;
 use super::side::Side;
 use super::values::Span;
 use crate::counted::Counted;
 use crate::error::StoreError;
-use crate::inspect::{Cursor, Page, Query, Stats};
+use crate::id::{self, Id};
+use crate::inspect::{Page, Query, Stats};
 use crate::time::Timestamp;
 
 pub(super) struct Operator {
@@ -46,8 +46,8 @@ impl Operator {
     }
 
     pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
-        let after = query.after.as_ref().map(position).transpose()?;
-        let id = query.whole_key()?.map(|key| Id::of(&key));
+        let after = query.after.as_ref().map(id::position).transpose()?;
+        let only = query.whole_key()?.map(|key| Id::of(&key));
         let limit = i64::from(query.limit) + 1;
         let session = self.side.checked().await?;
         let statement = self.side.statement(include_str!("sql/scan.sql"));
@@ -64,7 +64,7 @@ impl Operator {
                     &query.expired,
                     &query.min_age.map(Span),
                     &after,
-                    &id.as_ref().map(Id::as_bytes),
+                    &only.as_ref().map(Id::as_bytes),
                     &limit,
                 ],
             )
@@ -75,7 +75,7 @@ impl Operator {
         let found = rows.iter().filter(|row| row::id(row).is_some());
         let shown: Vec<_> = found.clone().take(query.limit as usize).collect();
         let more = found.count() > shown.len();
-        let next = shown.last().filter(|_| more).and_then(|row| row::id(row)).map(cursor);
+        let next = shown.last().filter(|_| more).and_then(|row| row::id(row)).map(id::cursor);
         let records =
             shown.into_iter().map(|row| row::record(row, row::key(row)?, None)).collect::<Result<_, _>>()?;
         Ok(Page { now, records, next })
@@ -90,34 +90,5 @@ impl Operator {
             Ok(Stats { running: count(0), held: count(1), done: count(2), released: count(3) })
         };
         self.counted.or_count(count).await
-    }
-}
-
-/// A cursor is the last id of its page, in hexadecimal digits.
-fn cursor(id: &[u8]) -> Cursor {
-    Cursor::new(id.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-}
-
-fn position(cursor: &Cursor) -> Result<Vec<u8>, StoreError> {
-    let text = cursor.as_str().as_bytes();
-    let digit = |byte: &u8| (*byte as char).to_digit(16);
-    let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
-    let bytes: Option<Vec<u8>> = text.chunks(2).map(byte).collect();
-    bytes
-        .filter(|bytes| bytes.len() == 32)
-        .ok_or_else(|| StoreError::refused("the cursor is not from this store"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_leads_back_to_its_place() {
-        let id: Vec<u8> = (100..132).collect();
-        assert_eq!(position(&cursor(&id)).unwrap(), id);
-        for bad in ["", "0", "zz", "00ff", "é"] {
-            assert!(position(&Cursor::new(bad)).is_err(), "{bad}");
-        }
     }
 }

@@ -4,12 +4,12 @@ use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::id::Id;
 use super::sql::{Schema, without_header};
 use super::values::{Moment, Span};
 use crate::ask::Ask;
 use crate::change::{Action, DraftState, Replace, Write};
 use crate::codec;
+use crate::id::Id;
 use crate::intent::Intent;
 use crate::outcome::Outcome;
 

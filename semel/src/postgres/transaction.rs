@@ -4,11 +4,11 @@ use async_trait::async_trait;
 
 use super::PostgresStore;
 use super::errors;
-use super::id::Id;
 use super::statements::{signed, status};
 use crate::answer::Ack;
 use crate::codec;
 use crate::error::StoreError;
+use crate::id::Id;
 use crate::lease::Lease;
 use crate::outcome::Outcome;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::postgres::MigrationStatus;
 use semel::{
-    Ack, Inspect, Lease, Outcome, PostgresOptions, PostgresStore, Prune, Query, Store, StoreError, Token,
+    Ack, Inspect, Lease, MigrationStatus, Outcome, PostgresOptions, PostgresStore, Prune, Query, Store,
+    StoreError, Token,
 };
 use tokio_postgres::Client;
 

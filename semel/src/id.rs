@@ -1,7 +1,9 @@
-//! The primary key of a record.
+//! The primary key of a record in a database.
 
 use sha2::{Digest, Sha256};
 
+use crate::error::StoreError;
+use crate::inspect::Cursor;
 use crate::key::Key;
 
 /// The digits of a ULID.
@@ -14,12 +16,12 @@ const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// many of them instead of one for each. What a caller can do with a made-up time is to put its own rows
 /// elsewhere.
 ///
-/// The SQL function `record_id` computes the same.
+/// The SQL function `record_id` on Postgres computes the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Id([u8; 32]);
+pub(crate) struct Id([u8; 32]);
 
 impl Id {
-    pub(super) fn of(key: &Key) -> Self {
+    pub(crate) fn of(key: &Key) -> Self {
         let mut hash = Sha256::new();
         for part in [key.scope().realm(), key.scope().principal(), key.value()] {
             hash.update((part.len() as u64).to_be_bytes());
@@ -35,9 +37,25 @@ impl Id {
         Self(id)
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Where a page ends whose last record has this id: listings are in the order of ids.
+pub(crate) fn cursor(id: &[u8]) -> Cursor {
+    Cursor::new(id.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+}
+
+/// The last id of the page before.
+pub(crate) fn position(cursor: &Cursor) -> Result<Vec<u8>, StoreError> {
+    let text = cursor.as_str().as_bytes();
+    let digit = |byte: &u8| (*byte as char).to_digit(16);
+    let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
+    let bytes: Option<Vec<u8>> = text.chunks(2).map(byte).collect();
+    bytes
+        .filter(|bytes| bytes.len() == 32)
+        .ok_or_else(|| StoreError::refused("the cursor is not from this store"))
 }
 
 /// The 48 bits of time in a UUID of version 7, in its form with hyphens.
@@ -114,5 +132,13 @@ mod tests {
         };
         assert_ne!(of("ab", "c", "d"), of("a", "bc", "d"));
         assert_ne!(of("a", "", "bc"), of("a", "b", "c"));
+    }
+    #[test]
+    fn a_cursor_leads_back_to_its_place() {
+        let id: Vec<u8> = (100..132).collect();
+        assert_eq!(position(&cursor(&id)).unwrap(), id);
+        for bad in ["", "0", "zz", "00ff", "é"] {
+            assert!(position(&Cursor::new(bad)).is_err(), "{bad}");
+        }
     }
 }

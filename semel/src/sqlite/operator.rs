@@ -1,0 +1,114 @@
+//! What operators look at, and sweep out.
+
+use std::time::Duration;
+
+use rusqlite::{Transaction, TransactionBehavior, params};
+
+use super::errors::Fault;
+use super::row;
+use super::session::Session;
+use crate::error::StoreError;
+use crate::id::{self, Id};
+use crate::inspect::{Page, Query, Stats};
+use crate::record::{Phase, Record};
+use crate::time::Timestamp;
+
+/// Behind all ids, which have 32 bytes.
+const END: [u8; 33] = [0xff; 33];
+
+/// The ids that may be on a page.
+struct Range {
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Range {
+    fn of(query: &Query) -> Result<Self, StoreError> {
+        let mut first = Vec::new();
+        if let Some(after) = &query.after {
+            first = id::position(after)?;
+            // There is nothing between some bytes and the same with a zero behind them.
+            first.push(0);
+        }
+        Ok(match query.whole_key()?.map(|key| Id::of(&key)) {
+            Some(only) => Self { first: first.max(only.as_bytes().to_vec()), last: only.as_bytes().to_vec() },
+            None => Self { first, last: END.to_vec() },
+        })
+    }
+}
+
+/// A page of the records that match.
+pub(super) fn scan(session: &Session, query: &Query) -> Result<Page, Fault> {
+    let range = Range::of(query).map_err(Fault::of)?;
+    let view = session.begin_fitting(TransactionBehavior::Deferred)?;
+    let now = Timestamp::of_host();
+    let found = find(&view, query, &range, now).map_err(|e| session.fault(e))?;
+    let found = found.into_iter().collect::<Result<Vec<_>, _>>().map_err(Fault::of)?;
+    let mut records: Vec<(Vec<u8>, Record)> = found;
+    let more = records.len() > query.limit as usize;
+    records.truncate(query.limit as usize);
+    let next = records.last().filter(|_| more).map(|(last, _)| id::cursor(last));
+    Ok(Page { now, records: records.into_iter().map(|(_, record)| record).collect(), next })
+}
+
+type Found = Vec<Result<(Vec<u8>, Record), StoreError>>;
+
+/// The records of a page, and one more if there is a next page.
+fn find(view: &Transaction<'_>, query: &Query, range: &Range, now: Timestamp) -> rusqlite::Result<Found> {
+    let now = row::number(now.as_micros());
+    let age = |age: Duration| now.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+    let leases = match query.phase {
+        Some(Phase::Running) => Some((now + 1, i64::MAX)),
+        Some(Phase::Held) => Some((0, now)),
+        Some(Phase::Done | Phase::Released) | None => None,
+    };
+    let (first_end, last_end) = leases.unzip();
+    let asked = params![
+        range.first,
+        range.last,
+        query.phase.map(Phase::as_str),
+        query.realm,
+        query.principal,
+        query.value,
+        query.operation,
+        query.expired,
+        query.min_age.map(age),
+        now,
+        i64::from(query.limit) + 1,
+        first_end,
+        last_end,
+    ];
+    let (statement, asked) = match leases {
+        Some(_) => (include_str!("sql/running.sql"), asked),
+        None => (include_str!("sql/scan.sql"), &asked[..11]),
+    };
+    let mut statement = view.prepare_cached(statement)?;
+    let rows = statement.query_map(asked, |row| {
+        let record = row::key(row).and_then(|key| row::record(row, key, None));
+        Ok(row::id(row).and_then(|id| Ok((id.to_vec(), record?))))
+    })?;
+    rows.collect()
+}
+
+/// How many records there are in each phase.
+pub(super) fn count(session: &Session) -> Result<Stats, Fault> {
+    let view = session.begin_fitting(TransactionBehavior::Deferred)?;
+    let now = row::number(Timestamp::of_host().as_micros());
+    let count = view.query_row(include_str!("sql/stats.sql"), [now], |row| {
+        let count = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
+        Ok(Stats { running: count(0)?, held: count(1)?, done: count(2)?, released: count(3)? })
+    });
+    count.map_err(|e| session.fault(e))
+}
+
+/// Removes so many expired records at most, in one transaction, and says how many.
+pub(super) fn prune(session: &Session, realm: Option<&str>, limit: u64) -> Result<u64, Fault> {
+    let change = session.begin_fitting(TransactionBehavior::Immediate)?;
+    let now = row::number(Timestamp::of_host().as_micros());
+    let removed = change
+        .prepare_cached(include_str!("sql/prune.sql"))
+        .and_then(|mut prune| prune.execute(params![now, realm, row::number(limit)]))
+        .map_err(|e| session.fault(e))?;
+    session.commit(change)?;
+    Ok(removed as u64)
+}

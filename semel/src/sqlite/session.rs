@@ -1,0 +1,137 @@
+//! A connection to the file.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use super::errors::{Fault, is_busy};
+use super::file::Identity;
+use super::migrate;
+use super::options::SqliteOptions;
+use crate::error::StoreError;
+
+/// The pause before the lock is tried again: it grows up to the longest, and half of it is left to chance. SQLite itself
+/// would pause for up to 100 ms, and somebody else would always be faster.
+const MIN_PAUSE: Duration = Duration::from_micros(100);
+const MAX_PAUSE: Duration = Duration::from_millis(2);
+/// To what size the write-ahead log is cut when it has grown beyond it, say because of a long listing.
+const LOG_BYTES: u64 = 64 << 20;
+
+/// A connection to the file.
+pub(super) struct Session {
+    connection: Connection,
+    options: SqliteOptions,
+    identity: Identity,
+    /// The version of the schema, as SQLite counts its changes, that was found to fit.
+    fitting: Cell<Option<i64>>,
+}
+
+impl Session {
+    /// Opens the file, which has to be there.
+    pub(super) fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let path = &options.path;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let identity = Identity::of(path)
+            .ok_or_else(|| StoreError::unavailable(format!("{} is not there", path.display())))?;
+        let fault = |e| Fault::before_commit(path, e).into_error();
+        let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+        set_up(&connection, &options)?;
+        Ok(Self { connection, options, identity, fitting: Cell::new(None) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.options.path
+    }
+
+    /// Begins a transaction, whatever the schema is: one that only looks, or one that has the lock of the only writer.
+    pub(super) fn begin(&self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Fault> {
+        self.begin_seeing(behavior).map(|(begun, _)| begun)
+    }
+
+    /// The same, if the schema fits. It is checked whenever it has changed: as the transaction sees it, it cannot change
+    /// any more.
+    pub(super) fn begin_fitting(&self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Fault> {
+        let (begun, version) = self.begin_seeing(behavior)?;
+        if self.fitting.get() != Some(version) {
+            migrate::check(&begun, self.path())?;
+            self.fitting.set(Some(version));
+        }
+        Ok(begun)
+    }
+
+    /// A transaction, and the version of the schema in it.
+    fn begin_seeing(&self, behavior: TransactionBehavior) -> Result<(Transaction<'_>, i64), Fault> {
+        if Identity::of(self.path()) != Some(self.identity) {
+            let message = format!("{} was removed or replaced while it was open", self.path().display());
+            return Err(Fault { ends_session: true, ..Fault::of(StoreError::unavailable(message)) });
+        }
+        patiently(self.options.busy_timeout, || {
+            let begun = Transaction::new_unchecked(&self.connection, behavior)?;
+            // One that only looks begins in truth when it looks.
+            let version = begun.prepare_cached("pragma schema_version")?.query_row([], |row| row.get(0))?;
+            Ok((begun, version))
+        })
+        .map_err(|e| self.fault(e))
+    }
+
+    /// Commits. If that fails, it was rolled back, and the fault says what is known.
+    pub(super) fn commit(&self, change: Transaction<'_>) -> Result<(), Fault> {
+        change.commit().map_err(|error| {
+            let mut fault = Fault::at_commit(self.path(), error);
+            fault.ends_session |= !self.connection.is_autocommit();
+            fault
+        })
+    }
+
+    /// What an error means that came before a commit.
+    pub(super) fn fault(&self, error: rusqlite::Error) -> Fault {
+        Fault::before_commit(self.path(), error)
+    }
+}
+
+fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreError> {
+    let path = options.path.display();
+    let fault = |e| Fault::before_commit(&options.path, e).into_error();
+    // It is waited for by `patiently`.
+    connection.busy_timeout(Duration::ZERO).map_err(fault)?;
+    if connection.is_readonly("main").map_err(fault)? {
+        return Err(StoreError::refused(format!("{path} cannot be written by this process")));
+    }
+    let mode: String = patiently(options.busy_timeout, || {
+        connection.query_row("pragma journal_mode = wal", [], |row| row.get(0))
+    })
+    .map_err(fault)?;
+    if mode != "wal" {
+        return Err(StoreError::refused(format!(
+            "{path} cannot have a write-ahead log (its journal mode is {mode}); is it on a network file system?"
+        )));
+    }
+    // With FULL every commit waits for the disk; with less, a power loss forgets what was answered.
+    let pragmas = "pragma synchronous = full; pragma temp_store = memory; pragma journal_size_limit =";
+    connection.execute_batch(&format!("{pragmas} {LOG_BYTES}")).map_err(fault)?;
+    if let Some(bytes) = options.max_bytes {
+        let page: u32 = connection.query_row("pragma page_size", [], |row| row.get(0)).map_err(fault)?;
+        let pages = (bytes / u64::from(page)).max(1);
+        let limit = format!("pragma max_page_count = {pages}");
+        connection.query_row(&limit, [], |_| Ok(())).map_err(fault)?;
+    }
+    Ok(())
+}
+
+/// Tries again while somebody else has the lock, until the time is up.
+fn patiently<T>(timeout: Duration, mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let began = Instant::now();
+    let mut pause = MIN_PAUSE;
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) && began.elapsed() < timeout => {
+                sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
+                pause = (pause * 2).min(MAX_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}

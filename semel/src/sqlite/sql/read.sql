@@ -1,0 +1,10 @@
+-- Reads a record as it is, whether expired or not.
+--
+-- ?1 id
+--
+-- A row if there is one.
+select
+    id, version, token, fence, attempt, state, lease_until, heartbeat_at, created_at, updated_at, expires_at, finished_at,
+    operation, resource, fingerprint, fingerprint_version, owner, note_at, note, status, subtype, headers, body
+from semel_records
+where id = ?1

@@ -1,0 +1,25 @@
+-- As scan.sql, of the records without an outcome whose lease ends within a span of time: those that are held, or those
+-- that are not. It reads these only, by their index.
+--
+-- ?1 to ?11 as in scan.sql, but for ?3, which is of no use here. ?12 the first moment at which the lease may end, ?13
+-- the last one.
+--
+-- A row for each record, with its key.
+select
+    id, version, token, fence, attempt, state, lease_until, heartbeat_at, created_at, updated_at, expires_at, finished_at,
+    operation, resource, fingerprint, fingerprint_version, owner, note_at, note, status, subtype, headers, body, realm,
+    principal, key
+from semel_records indexed by semel_records_running
+where state = 'running'
+    and lease_until >= ?12
+    and lease_until <= ?13
+    and id >= ?1
+    and id <= ?2
+    and (?4 is null or realm = ?4)
+    and (?5 is null or principal = ?5)
+    and (?6 is null or key = ?6)
+    and (?7 is null or operation = ?7)
+    and (?8 is null or ?8 = (expires_at <= ?10 and lease_until <= ?10))
+    and (?9 is null or created_at <= ?9)
+order by id
+limit ?11

@@ -1,0 +1,11 @@
+-- Counts the records by phase. It reads the whole table, but no bodies.
+--
+-- ?1 now
+--
+-- One row: running, held, done, released.
+select
+    count(*) filter (where state = 'running' and lease_until > ?1),
+    count(*) filter (where state = 'running' and lease_until <= ?1),
+    count(*) filter (where state = 'done'),
+    count(*) filter (where state = 'released')
+from semel_records
