@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use semel::{
-    Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, PostgresStore, RedisOptions, RedisStore, SqliteStore, Store,
-    StoreError, Tiered,
+    Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, PostgresStore, RedisOptions, RedisStore,
+    SqliteStore, Store, StoreError, Tiered,
 };
 
 use crate::config::{Place, Size};
@@ -44,12 +44,15 @@ impl Opened {
     /// If a URL is none of a store, or the store cannot be reached.
     pub(crate) async fn open(place: &Place) -> Result<Self> {
         let url = place.store_url();
-        let kind = Kind::open(url).await.with_context(|| format!("could not open the store {}", redacted(url)))?;
+        let kind =
+            Kind::open(url).await.with_context(|| format!("could not open the store {}", redacted(url)))?;
         let store = match &place.cache {
             None => kind.store(),
             Some(cache) => {
                 let shown = redacted(cache);
-                cached(kind.store(), cache).await.with_context(|| format!("could not open the cache {shown}"))?
+                cached(kind.store(), cache)
+                    .await
+                    .with_context(|| format!("could not open the cache {shown}"))?
             }
         };
         Ok(Self { store, kind })
@@ -156,7 +159,8 @@ async fn cached(store: Arc<dyn Inspect>, url: &str) -> Result<Arc<dyn Inspect>> 
     match scheme(url) {
         "memory" => {
             let size = url.trim_start_matches("memory:");
-            let Size(bytes) = if size.is_empty() { Size(64 << 20) } else { size.parse().map_err(anyhow::Error::msg)? };
+            let Size(bytes) =
+                if size.is_empty() { Size(64 << 20) } else { size.parse().map_err(anyhow::Error::msg)? };
             Ok(Arc::new(Tiered::new(MemoryCache::new(bytes as u64), store)))
         }
         scheme if scheme.starts_with("redis") => {

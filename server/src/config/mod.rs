@@ -88,7 +88,11 @@ impl Config {
         Self::new(settings)
     }
 
-    fn new(settings: Settings) -> Result<Self> {
+    /// From settings alone.
+    ///
+    /// # Errors
+    /// If something is missing or breaks a limit.
+    pub(crate) fn new(settings: Settings) -> Result<Self> {
         let Settings { upstream, route, routes, .. } = settings;
         let realm = settings.realm.unwrap_or_else(|| "http".to_owned());
         Scope::new(&realm).context("realm")?;

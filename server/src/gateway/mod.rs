@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use semel::http::IdempotencyLayer;
-use semel::{Pruner, Pruning, continuously_prune};
+use semel::{Inspect, Pruner, Pruning, continuously_prune};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -106,6 +106,11 @@ impl Gateway {
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where its records are.
+    pub(crate) fn store(&self) -> Arc<dyn Inspect> {
+        Arc::clone(&self.store.store)
     }
 
     /// What can be asked about it from outside.

@@ -1,0 +1,32 @@
+//! A folder that is gone when the demo is.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A new folder of one's own, removed with everything in it when this is dropped.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("semel-demo-{}", std::process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("could not make the folder {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Whoever removed it first has done our work.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

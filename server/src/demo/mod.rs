@@ -1,0 +1,76 @@
+//! What semel does, shown: a gateway, a payment service and SQLite in one process.
+
+mod folder;
+mod service;
+mod story;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{Admin, Config, Place, RouteSettings, Settings, Span};
+use crate::gateway::Gateway;
+use folder::Folder;
+use service::Bank;
+use story::Story;
+
+/// Tells the story, and stays up unless told to end.
+///
+/// # Errors
+/// If something does not go as the story has it.
+pub(crate) async fn run(exit: bool) -> Result<()> {
+    // From here on, so that whoever ends the demo early leaves nothing behind.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let folder = Folder::new()?;
+    let bank = Arc::new(Bank::default());
+    let file = folder.path().join("semel.db").display().to_string();
+    let gateway = Gateway::start(config(service::serve(Arc::clone(&bank)).await?, &file)?).await?;
+    let told = tokio::select! {
+        told = tell(&gateway, bank, exit, &file) => told,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    };
+    gateway.stop().await;
+    told
+}
+
+fn config(service: SocketAddr, file: &str) -> Result<Config> {
+    Config::new(Settings {
+        listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+        admin: Some(Admin::Off),
+        upstream: Some(format!("http://{service}")),
+        place: Place { store: Some(format!("sqlite:{file}")), cache: None },
+        route: RouteSettings { wait: Some(Span(Duration::from_secs(5))), ..RouteSettings::default() },
+        drain: Some(Span(Duration::from_secs(1))),
+        ..Settings::default()
+    })
+    .context("the configuration of the demo")
+}
+
+async fn tell(gateway: &Gateway, bank: Arc<Bank>, exit: bool, file: &str) -> Result<()> {
+    let mut story = Story::new(gateway.address(), Arc::clone(&bank), gateway.store());
+    story.tell().await?;
+    println!("A payment service that knows nothing of keys, and a gateway before it, on SQLite.");
+    println!("The policy is `hold`: nothing runs twice.\n");
+    println!("{}\n", story.table);
+    println!("{} requests, 3 payments, {} charges.", story.requests, bank.charges());
+    if exit {
+        return Ok(());
+    }
+    let pay = |cents: u32| {
+        format!(
+            "curl -i http://{}/payments -H 'Idempotency-Key: mine' -H 'Content-Type: application/json' -d '{{\"to\":\"ann\",\"cents\":{cents}}}'",
+            gateway.address()
+        )
+    };
+    println!(
+        "\nIt stays up for you to try. Pay, and send the same again; then try another amount under the same key:\n"
+    );
+    println!("  {}\n  {}\n", pay(1_000), pay(9_900));
+    println!("What it remembers: semel list --store sqlite:{file}");
+    println!("Ctrl-C ends it, and leaves nothing behind.");
+    std::future::pending().await
+}
