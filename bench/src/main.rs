@@ -1,6 +1,7 @@
 //! Benchmarks of semel: `cargo run -p bench --release -- --help`.
 
 mod caller;
+mod gateway;
 mod http;
 mod load;
 mod memory;
@@ -30,6 +31,8 @@ enum What {
     Redis(redis::Args),
     /// The layer around an axum app: what it costs in memory, and on Postgres beside cratestack-axum
     Http(http::Args),
+    /// The gateway beside its upstream and beside nginx, replays from SQLite, and its memory
+    Gateway(gateway::Args),
     /// One of the apps that `http` measures, in a process of its own
     #[command(hide = true)]
     Serve(http::Side),
@@ -41,6 +44,7 @@ fn main() -> Result<()> {
         What::Postgres(args) => postgres::run(&args),
         What::Redis(args) => redis::run(&args),
         What::Http(args) => http::run(&args),
+        What::Gateway(args) => gateway::run(&args),
         What::Serve(side) => http::serve(&side),
     }
 }

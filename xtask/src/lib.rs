@@ -1,4 +1,4 @@
-//! The parts of `cargo xtask`, of which tests and benchmarks use [`servers`] and [`redis_servers`].
+//! The parts of `cargo xtask`, of which tests and benchmarks use [`servers`], [`redis_servers`] and [`programs`].
 
 pub mod step;
 
@@ -7,6 +7,7 @@ pub mod tests;
 
 pub mod servers;
 pub mod redis_servers;
+pub mod programs;
 
 mod find;
 mod postgres;

@@ -11,9 +11,26 @@ use tokio::net::TcpStream;
 
 use super::app::BODY_BYTES;
 
+/// The keys that repeats ask for.
+const REPEATED: u64 = 2_000;
+
+/// The key of a repeat.
+pub(crate) fn repeated(n: u64) -> String {
+    format!("repeated-{}", n % REPEATED)
+}
+
+/// Sends the requests that will be repeated.
+pub(crate) async fn prepare(address: SocketAddr) -> Result<()> {
+    let mut connection = Connection::open(address).await?;
+    for n in 0..REPEATED {
+        connection.ask(&repeated(n)).await?;
+    }
+    Ok(())
+}
+
 /// Lets so many connections ask for so long, each again as soon as it is answered, and says how many requests were
 /// answered with a 200 and the whole body.
-pub(super) async fn flat_out(
+pub(crate) async fn flat_out(
     address: SocketAddr,
     connections: usize,
     length: Duration,
@@ -43,22 +60,23 @@ pub(super) async fn flat_out(
 }
 
 /// A connection of HTTP/1.1 that is kept alive.
-pub(super) struct Connection {
+struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr) -> Result<Self> {
+    async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("could not connect")?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: vec![0; 8 << 10] })
     }
 
-    /// Sends a request with this key, and reads its answer to the end.
-    pub(super) async fn ask(&mut self, key: &str) -> Result<()> {
+    /// Sends a request with this key, or without one if it is empty, and reads its answer to the end.
+    async fn ask(&mut self, key: &str) -> Result<()> {
+        let key = if key.is_empty() { String::new() } else { format!("idempotency-key: {key}\r\n") };
         let head = format!(
-            "POST /charges HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\n\
+            "POST /charges HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n{key}\
              content-length: {BODY_BYTES}\r\n\r\n"
         );
         let mut request = head.into_bytes();

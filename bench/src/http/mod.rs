@@ -3,33 +3,27 @@
 //! Every app is served by a process of its own, so that its processor time can be told apart from that of the load. The
 //! sides take turns within each round, and medians count.
 
-mod app;
-mod client;
+pub(crate) mod app;
+pub(crate) mod client;
+pub(crate) mod served;
 
-use std::net::SocketAddr;
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::{median, uuid_v4};
 use crate::report::Report;
 use crate::server::Server;
 use app::App;
-use client::{Connection, flat_out};
+use client::{flat_out, repeated};
+use served::Served;
 
 /// How many connections ask at the same time.
 const CONNECTIONS: usize = 64;
-/// The keys that repeats ask for.
-const REPEATED: u64 = 2_000;
 /// The tables of the sides that have some.
 const TABLES: [&str; 2] = ["semel.records", "cratestack_idempotency"];
-/// The unit in which Linux tells the processor time of a process.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// What to measure, and how long.
 #[derive(clap::Args)]
@@ -101,7 +95,7 @@ async fn memory(args: &Args, report: &mut Report) -> Result<()> {
         15.0,
     );
     let sides = [Served::start("no layer", &["plain"]).await?, Served::start("semel", &["memory"]).await?];
-    sides[1].prepare().await?;
+    client::prepare(sides[1].address).await?;
     let [plain, layered] = compare(args, "replays, memory store", &sides, repeated).await?;
     report.at_least("replays, memory store, requests vs no layer", layered.rate / plain.rate, 0.7);
     report.at_most(
@@ -123,15 +117,11 @@ async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
     report.at_least("new keys, Postgres, vs cratestack-axum", ours.rate / theirs.rate, 5.0);
     server.begin_anew(&TABLES).await?;
     for side in &sides {
-        side.prepare().await?;
+        client::prepare(side.address).await?;
     }
     let [theirs, ours] = compare(args, "replays, Postgres", &sides, repeated).await?;
     report.at_least("replays, Postgres, vs cratestack-axum", ours.rate / theirs.rate, 8.0);
     Ok(())
-}
-
-fn repeated(n: u64) -> String {
-    format!("repeated-{}", n % REPEATED)
 }
 
 /// What a load came to.
@@ -178,48 +168,4 @@ async fn compare(
         );
     }
     Ok(medians)
-}
-
-/// An app in a process of its own, which ends with this.
-struct Served {
-    name: &'static str,
-    address: SocketAddr,
-    process: Child,
-}
-
-impl Served {
-    async fn start(name: &'static str, app: &[&str]) -> Result<Self> {
-        let bench = std::env::current_exe().context("could not find this program")?;
-        let mut process = Command::new(bench)
-            .arg("serve")
-            .args(app)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("could not start a server")?;
-        let out = process.stdout.take().context("the server has no output")?;
-        let line = BufReader::new(out).lines().next_line().await?.context("the server did not start")?;
-        let address = line.parse().with_context(|| format!("{line:?} is no address"))?;
-        Ok(Self { name, address, process })
-    }
-
-    /// Sends the requests that will be repeated.
-    async fn prepare(&self) -> Result<()> {
-        let mut connection = Connection::open(self.address).await?;
-        for n in 0..REPEATED {
-            connection.ask(&repeated(n)).await?;
-        }
-        Ok(())
-    }
-
-    /// The processor time that the process has used so far.
-    fn processor_seconds(&self) -> Result<f64> {
-        let id = self.process.id().context("the server has ended")?;
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("could not read /proc")?;
-        // The name may hold spaces; it ends with the last parenthesis.
-        let (_, fields) = stat.rsplit_once(')').context("/proc has another form")?;
-        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        Ok(ticks.sum::<Result<f64, _>>().context("/proc has another form")? / TICKS_PER_SECOND)
-    }
 }

@@ -1,0 +1,93 @@
+//! A server in a process of its own, so that its processor time and its memory can be told apart from those of the load.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+
+/// The unit in which Linux tells the processor time of a process.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A server in a process of its own, which ends with this.
+pub(crate) struct Served {
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    process: Child,
+}
+
+impl Served {
+    /// One of the apps of this program; its first line is its address.
+    pub(crate) async fn start(name: &'static str, app: &[&str]) -> Result<Self> {
+        let bench = std::env::current_exe().context("could not find this program")?;
+        let mut process = Command::new(bench)
+            .arg("serve")
+            .args(app)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("could not start a server")?;
+        let out = process.stdout.take().context("the server has no output")?;
+        let address = address_after(out, "").await?;
+        Ok(Self { name, address, process })
+    }
+
+    /// A program that says on its standard error where it listens, after these words.
+    pub(crate) async fn listening(name: &'static str, mut command: Command, words: &str) -> Result<Self> {
+        let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let out = process.stderr.take().context("the server has no standard error")?;
+        let address = address_after(out, words).await.with_context(|| format!("{name} did not start"))?;
+        Ok(Self { name, address, process })
+    }
+
+    /// A program that listens where it was told to.
+    pub(crate) async fn at(name: &'static str, mut command: Command, address: SocketAddr) -> Result<Self> {
+        let mut process = command.stdin(Stdio::null()).kill_on_drop(true).spawn()?;
+        while tokio::net::TcpStream::connect(address).await.is_err() {
+            if let Some(status) = process.try_wait()? {
+                bail!("{name} ended: {status}");
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        Ok(Self { name, address, process })
+    }
+
+    /// The processor time that the process has used so far, and its children that are gone.
+    pub(crate) fn processor_seconds(&self) -> Result<f64> {
+        let stat = self.proc("stat")?;
+        // The name may hold spaces; it ends with the last parenthesis.
+        let (_, fields) = stat.rsplit_once(')').context("/proc has another form")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+        Ok(ticks.sum::<Result<f64, _>>().context("/proc has another form")? / TICKS_PER_SECOND)
+    }
+
+    /// The memory that the process has in use now, in MiB.
+    pub(crate) fn memory_mib(&self) -> Result<f64> {
+        let status = self.proc("status")?;
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("/proc has another form")?;
+        let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("/proc has another form")?;
+        Ok(kib / 1024.0)
+    }
+
+    fn proc(&self, file: &str) -> Result<String> {
+        let id = self.process.id().context("the server has ended")?;
+        std::fs::read_to_string(format!("/proc/{id}/{file}")).context("could not read /proc")
+    }
+}
+
+/// The address that a server tells after these words. Whatever it says later is read, too, and left unsaid.
+async fn address_after(out: impl AsyncRead + Unpin + Send + 'static, words: &str) -> Result<SocketAddr> {
+    let mut lines = BufReader::new(out).lines();
+    let mut said = String::new();
+    loop {
+        let line = lines.next_line().await?.with_context(|| format!("it ended: {said}"))?;
+        if let Some(address) = line.rsplit_once(words).and_then(|(_, address)| address.trim().parse().ok()) {
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return Ok(address);
+        }
+        said.push_str(&line);
+    }
+}
