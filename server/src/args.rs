@@ -2,7 +2,20 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::bench::BenchArgs;
+use crate::commands::completions::CompletionsArgs;
+use crate::commands::forget::ForgetArgs;
+use crate::commands::health::HealthArgs;
+use crate::commands::inspect::InspectArgs;
+use crate::commands::list::ListArgs;
+use crate::commands::migrate::MigrateCommand;
+use crate::commands::prune::PruneArgs;
+use crate::commands::reset::ResetArgs;
+use crate::commands::resolve::ResolveArgs;
+use crate::commands::stale::StaleArgs;
+use crate::commands::stats::StatsArgs;
 use crate::config::Settings;
+use crate::exit;
 
 /// Makes operations safe to retry.
 ///
@@ -10,7 +23,7 @@ use crate::config::Settings;
 /// record. `semel demo` shows it; `semel gateway` does it for a service in any language; the other commands are for
 /// whoever looks after the records.
 #[derive(Debug, Parser)]
-#[command(name = "semel", version, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "semel", version, arg_required_else_help = true, max_term_width = 110, after_help = exit::HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -48,6 +61,100 @@ pub(crate) enum Command {
         #[arg(long)]
         exit: bool,
     },
+
+    /// Brings the schema of the store up to date, or takes it back
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
+
+    /// Lists records: whose key, where it stands, who runs it
+    ///
+    /// The first hundred, and how to get the next; --all shows all of them. Records whose retention is over are among them
+    /// until they are pruned.
+    ///
+    /// Example: semel list --state running --older-than 10m
+    /// Example: semel list --all --output json | jq -r .key
+    #[command(verbatim_doc_comment)]
+    List(ListArgs),
+
+    /// Lists held records: the lease is over, and nobody knows what happened
+    ///
+    /// They wait for you: `semel inspect` shows one, and says what can be done about it.
+    ///
+    /// Example: semel stale
+    #[command(verbatim_doc_comment)]
+    Stale(StaleArgs),
+
+    /// Shows one record: what was asked, what happened when, and the outcome
+    ///
+    /// Of a held one it says what can be done, with the commands.
+    ///
+    /// Example: semel inspect order-42 --body
+    #[command(verbatim_doc_comment)]
+    Inspect(InspectArgs),
+
+    /// Records the outcome of a held key: it happened
+    ///
+    /// Every repeat gets this answer from now on. Only a held key can be resolved, and only with the fence that you saw: if
+    /// another attempt has it by now, nothing is changed.
+    ///
+    /// Example: semel resolve order-42 --fence 1763200000000000 --status 201 --body '{"id":7}' --reason 'seen at the bank'
+    #[command(verbatim_doc_comment)]
+    Resolve(ResolveArgs),
+
+    /// Lets a held key be claimed again: it did not happen
+    ///
+    /// The next request with this key runs. Only a held key can be reset, and only with the fence that you saw.
+    ///
+    /// Example: semel reset order-42 --fence 1763200000000000 --reason 'the bank has no such charge'
+    #[command(verbatim_doc_comment)]
+    Reset(ResetArgs),
+
+    /// Lets a key be as if it had never been used; its outcome is removed
+    ///
+    /// The next request with this key runs, whatever it asks for. Any key that does not run can be forgotten, with the fence
+    /// that you saw.
+    ///
+    /// Example: semel forget order-42 --fence 1763200000000000 --reason 'sent by a test'
+    #[command(verbatim_doc_comment)]
+    Forget(ForgetArgs),
+
+    /// Removes expired records, some at a time
+    ///
+    /// `semel gateway` does so by itself. It may run beside others that do.
+    ///
+    /// Example: semel prune --dry-run
+    #[command(verbatim_doc_comment)]
+    Prune(PruneArgs),
+
+    /// Counts the records in each state
+    ///
+    /// Example: semel stats --output json
+    #[command(verbatim_doc_comment)]
+    Stats(StatsArgs),
+
+    /// Asks the store, or a gateway, whether it is well
+    ///
+    /// The exit code is 0 if it is, and 1 if not: for health checks of containers.
+    ///
+    /// Example: semel health --gateway http://127.0.0.1:9180
+    #[command(verbatim_doc_comment)]
+    Health(HealthArgs),
+
+    /// Measures a store: new keys, replays, and a mix of them
+    ///
+    /// It writes to the store, in the realm semel-bench, and removes what it wrote. On a store that others may use, it needs
+    /// --yes.
+    ///
+    /// Example: semel bench --store memory:
+    /// Example: semel bench --store postgres://semel@db/app --callers 256 --load new --yes
+    #[command(verbatim_doc_comment)]
+    Bench(BenchArgs),
+
+    /// Prints completions for a shell
+    ///
+    /// Example: semel completions bash > /etc/bash_completion.d/semel
+    #[command(verbatim_doc_comment)]
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Subcommand)]

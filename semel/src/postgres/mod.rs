@@ -140,6 +140,15 @@ impl PostgresStore {
         migrate::print(self.schema())
     }
 
+    /// How far the server has written its WAL, in bytes since it was set up. The difference of two positions is what was
+    /// written in between, by whomever: a figure for benchmarks.
+    ///
+    /// # Errors
+    /// Unavailable if the server does not answer, refused if it is a standby.
+    pub async fn wal_position(&self) -> Result<u64, StoreError> {
+        self.shared.operator.wal_position().await
+    }
+
     /// Answers what is queued, takes nothing more, and closes the connections.
     pub async fn close(&self) {
         self.shared.batcher.close().await;

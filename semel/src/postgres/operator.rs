@@ -45,6 +45,13 @@ impl Operator {
         }
     }
 
+    pub(super) async fn wal_position(&self) -> Result<u64, StoreError> {
+        let session = self.side.session().await?;
+        let question = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";
+        let told = async { session.client.query_one(question, &[]).await.map_err(errors::of_question) };
+        Ok(self.side.in_time(told).await?.get::<_, i64>(0).unsigned_abs())
+    }
+
     pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
         let after = query.after.as_ref().map(id::position).transpose()?;
         let only = query.whole_key()?.map(|key| Id::of(&key));

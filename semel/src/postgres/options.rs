@@ -9,6 +9,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresStore;
+use super::migrate;
 use super::sql::Schema;
 use crate::error::StoreError;
 use crate::limits;
@@ -117,6 +118,11 @@ impl PostgresOptions {
     /// Refused if it is not within 100 ms and 10 minutes.
     pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
         Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(100))?, ..self })
+    }
+
+    /// The whole schema as a script for psql, for those who run their own migrations. It needs no connection.
+    pub fn print_migrations(&self) -> String {
+        migrate::print(&self.schema)
     }
 
     /// Connects; the schema may be missing yet, see [`PostgresStore::migrate`].

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::SqliteStore;
+use super::migrate;
 use crate::error::StoreError;
 use crate::limits;
 
@@ -53,6 +54,11 @@ impl SqliteOptions {
     #[must_use]
     pub fn with_max_bytes(self, bytes: u64) -> Self {
         Self { max_bytes: Some(bytes), ..self }
+    }
+
+    /// The whole schema as a script for the shell of SQLite, for those who run their own migrations. It opens no file.
+    pub fn print_migrations(&self) -> String {
+        migrate::print()
     }
 
     /// Opens the file, and creates it if it is not there, readable for this user only. The schema may be missing yet,

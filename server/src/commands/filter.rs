@@ -1,0 +1,62 @@
+//! Which records a command lists.
+
+use clap::Args;
+use semel::{Cursor, Query};
+
+use super::key;
+use crate::config::Span;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Filter {
+    /// Of this realm only
+    #[arg(long, value_name = "NAME", value_parser = key::realm)]
+    realm: Option<String>,
+
+    /// Of this principal only; '' for records without one
+    #[arg(long, value_name = "NAME", value_parser = key::principal)]
+    principal: Option<String>,
+
+    /// With this key only, in whatever scope
+    #[arg(long, value_name = "KEY", value_parser = key::value)]
+    key: Option<String>,
+
+    /// With this operation only, such as 'POST /charges'
+    #[arg(long, value_name = "TEXT")]
+    operation: Option<String>,
+
+    /// First claimed at least this long ago, such as 10m
+    #[arg(long, value_name = "DURATION")]
+    older_than: Option<Span>,
+
+    /// Only those whose retention is over, or only the others
+    #[arg(long, value_name = "BOOL")]
+    expired: Option<bool>,
+
+    /// At most this many; with --all, this many at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) limit: u32,
+
+    /// From where the page before ended, as it said
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+
+    /// All of them, page by page
+    #[arg(long)]
+    pub(super) all: bool,
+}
+
+impl Filter {
+    pub(super) fn query(&self) -> Query {
+        Query {
+            phase: None,
+            realm: self.realm.clone(),
+            principal: self.principal.clone(),
+            value: self.key.clone(),
+            operation: self.operation.clone(),
+            expired: self.expired,
+            min_age: self.older_than.map(|span| span.0),
+            after: self.after.as_deref().map(Cursor::new),
+            limit: self.limit,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `semel inspect`.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use clap::Args;
+use semel::{Outcome, Phase, Record, State, Timestamp};
+
+use super::key::{KeyArgs, Seen};
+use super::store::StoreArgs;
+use crate::output::{OutputArgs, RecordLine, escaped, hex, json_line, print, quoted, readable, when};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    key: KeyArgs,
+
+    /// Show the body of the outcome, too
+    #[arg(long)]
+    body: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) async fn run(args: InspectArgs) -> Result<()> {
+    let opened = args.store.open().await?;
+    let found = args.key.record(&*opened.store).await;
+    opened.close().await;
+    let seen = found?;
+    if args.output.is_json() {
+        let line = RecordLine::new(&seen.record, seen.now);
+        return print(&json_line(&if args.body { line.with_body(&seen.record) } else { line })?);
+    }
+    print(&page(&seen, &args))
+}
+
+/// The page for people. Writing to a String does not fail.
+fn page(seen: &Seen, args: &InspectArgs) -> String {
+    let Seen { record, now } = seen;
+    let mut page = String::new();
+    head(&mut page, record, *now);
+    intent(&mut page, record);
+    timeline(&mut page, record, *now);
+    if let Some(outcome) = record.outcome() {
+        shown_outcome(&mut page, outcome, args.body);
+    }
+    if record.phase(*now) == Phase::Held && !record.is_expired(*now) {
+        next_steps(&mut page, record, &args.store);
+    }
+    page
+}
+
+fn line(page: &mut String, name: &str, value: &str) {
+    let _ = writeln!(page, "{name:<13}{}", escaped(value));
+}
+
+fn head(page: &mut String, record: &Record, now: Timestamp) {
+    let scope = record.key.scope();
+    line(page, "key", record.key.value());
+    line(page, "realm", scope.realm());
+    line(page, "principal", if scope.principal().is_empty() { "none" } else { scope.principal() });
+    let means = match record.phase(now) {
+        Phase::Running => "running",
+        Phase::Held => "held: the lease is over, and it is not known what happened",
+        Phase::Done => "done",
+        Phase::Released => "released: the key can be claimed again",
+        other => other.as_str(),
+    };
+    line(page, "state", means);
+    if record.is_expired(now) {
+        line(page, "expired", "its retention is over: it counts as absent, and the next prune removes it");
+    }
+}
+
+fn intent(page: &mut String, record: &Record) {
+    let intent = &record.intent;
+    let fingerprint = intent.fingerprint();
+    let _ = writeln!(page, "\nintent");
+    line(page, "  operation", intent.operation());
+    line(page, "  resource", if intent.resource().is_empty() { "none" } else { intent.resource() });
+    line(page, "  fingerprint", &format!(" {} (version {})", hex(fingerprint.as_bytes()), fingerprint.version()));
+}
+
+fn timeline(page: &mut String, record: &Record, now: Timestamp) {
+    let Record { attempt, fence, .. } = record;
+    let owner = record.owner.as_str();
+    let mut moments = vec![(record.created_at, "created".to_owned())];
+    // An operator's change has a fence of its own, and leaves a note.
+    if record.state == State::Running || record.note.is_none() {
+        // The fence is the clock of the grant, or a little more if that clock stood.
+        moments.push((Timestamp::from_micros(fence.get()), format!("attempt {attempt} granted to {owner}, fence {fence}")));
+    }
+    if record.state == State::Running {
+        moments.push((record.heartbeat_at, format!("attempt {attempt} last heard of")));
+        let over = if record.lease_until > now { "the lease is over, unless it is renewed" } else { "the lease was over" };
+        moments.push((record.lease_until, over.to_owned()));
+    }
+    if let State::Done { finished_at, .. } = record.state {
+        moments.push((finished_at, format!("outcome recorded, fence {fence}")));
+    }
+    if let Some(note) = &record.note {
+        moments.push((note.at, format!("note: {}", note.text)));
+    }
+    moments.push((record.updated_at, format!("last written, version {}", record.version)));
+    let kept = if record.expires_at > now { "retention ends" } else { "retention ended" };
+    moments.push((record.expires_at, kept.to_owned()));
+    moments.sort_by_key(|(at, _)| *at);
+    let _ = writeln!(page, "\ntimeline");
+    for (at, what) in moments {
+        let _ = writeln!(page, "  {at}  {:>8}  {}", when(at, now), escaped(&what));
+    }
+}
+
+fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
+    let _ = writeln!(page, "\noutcome");
+    line(page, "  status", &outcome.status().to_string());
+    if let Some(subtype) = outcome.subtype() {
+        line(page, "  subtype", subtype);
+    }
+    for (name, value) in outcome.headers() {
+        line(page, "  header", &format!("{name}: {}", String::from_utf8_lossy(value)));
+    }
+    let Some(body) = outcome.body() else {
+        return line(page, "  body", "not recorded: it was too large, or streamed");
+    };
+    let size = format!("{} bytes", body.len());
+    match readable(body) {
+        _ if !with_body && !body.is_empty() => line(page, "  body", &format!("{size}; --body shows it")),
+        None => line(page, "  body", &format!("{size}, binary")),
+        Some(text) => {
+            line(page, "  body", &size);
+            // Indented, so that no line of a body looks like one of this page.
+            for text in text.lines() {
+                let shown: Vec<String> = text.split('\t').map(escaped).collect();
+                let _ = writeln!(page, "    {}", shown.join("\t"));
+            }
+        }
+    }
+}
+
+/// What an operator can do about a held key, as commands to copy.
+fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
+    let scope = record.key.scope();
+    let flags = format!(
+        "--realm {} --principal {} --fence {}{}",
+        quoted(scope.realm()),
+        quoted(scope.principal()),
+        record.fence,
+        store.flags()
+    );
+    let key = quoted(record.key.value());
+    let command = |verb: &str, more: &str| match key.starts_with('-') {
+        true => format!("semel {verb} {flags}{more} --reason '…' -- {key}"),
+        false => format!("semel {verb} {key} {flags}{more} --reason '…'"),
+    };
+    let _ = writeln!(page, "\nwhat can be done, once you know what attempt {} did", record.attempt);
+    let _ = writeln!(page, "  it happened; repeats get this answer:\n    {}", command("resolve", " --status 200 --body '…'"));
+    let _ = writeln!(page, "  it did not happen; the next attempt may run:\n    {}", command("reset", ""));
+    let _ = writeln!(page, "  neither matters; the key counts as new:\n    {}", command("forget", ""));
+}

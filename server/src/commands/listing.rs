@@ -1,0 +1,74 @@
+//! Records, page by page.
+
+use anyhow::Result;
+use semel::{Cursor, Inspect, Page, Query, Record, Timestamp};
+
+use super::filter::Filter;
+use crate::output::{Columns, Format, RecordLine, json_line, print};
+
+/// What is asked of the store for each page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    List,
+    Stale,
+}
+
+/// A row of a table from a record, at a moment of its store.
+pub(super) type Row<const N: usize> = fn(&Record, Timestamp) -> [String; N];
+
+/// Prints the records that match, and how to see more.
+///
+/// A store may answer a page with fewer records than there is room for, or with none: it is asked until there are as
+/// many as were wanted, or no more.
+pub(super) async fn show<const N: usize>(
+    store: &dyn Inspect,
+    (verb, mut query): (Verb, Query),
+    filter: &Filter,
+    (header, row): ([&'static str; N], Row<N>),
+    format: Format,
+) -> Result<()> {
+    let mut columns = Columns::new(header);
+    let (mut shown, mut next) = (0, query.after.take());
+    loop {
+        query.after = next;
+        query.limit = if filter.all { filter.limit } else { filter.limit - shown };
+        let page = match verb {
+            Verb::List => store.list(&query).await?,
+            Verb::Stale => store.stale(&query).await?,
+        };
+        print(&match format {
+            Format::Table if page.records.is_empty() => String::new(),
+            Format::Table => columns.page(page.records.iter().map(|record| row(record, page.now))),
+            Format::Json => lines(&page)?,
+        })?;
+        shown += page.records.len() as u32;
+        next = page.next;
+        if next.is_none() || (!filter.all && shown >= filter.limit) {
+            break;
+        }
+    }
+    tell_rest(shown, next.as_ref(), format)
+}
+
+fn lines(page: &Page) -> Result<String> {
+    page.records.iter().map(|record| json_line(&RecordLine::new(record, page.now))).collect()
+}
+
+/// In a table as its last line; beside JSON, where every line is a record, as a remark.
+fn tell_rest(shown: u32, next: Option<&Cursor>, format: Format) -> Result<()> {
+    match (next, format) {
+        (Some(next), Format::Table) => print(&format!("there may be more: --after {}\n", next.as_str())),
+        (Some(next), Format::Json) => {
+            eprintln!("there may be more: --after {}", next.as_str());
+            Ok(())
+        }
+        (None, Format::Table) if shown == 0 => print("no records\n"),
+        (None, _) => Ok(()),
+    }
+}
+
+/// A principal for a column: of a digest, its first digits.
+pub(super) fn short(principal: &str) -> String {
+    let is_digest = principal.len() == 64 && principal.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_digest { format!("{}…", &principal[..12]) } else { principal.to_owned() }
+}

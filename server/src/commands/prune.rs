@@ -1,0 +1,86 @@
+//! `semel prune`.
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::ProgressBar;
+use semel::{Inspect, Prune, Query};
+use serde_json::json;
+
+use super::key;
+use super::progress;
+use super::store::StoreArgs;
+use crate::output::{OutputArgs, json_line, print};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PruneArgs {
+    /// Of this realm only
+    #[arg(long, value_name = "NAME", value_parser = key::realm)]
+    realm: Option<String>,
+
+    /// Count the expired records, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// How many to remove at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: u32,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) async fn run(args: PruneArgs) -> Result<()> {
+    let opened = args.store.open().await?;
+    let progress = progress::spinner();
+    let counted = match args.dry_run {
+        true => count(&*opened.store, &args, &progress).await,
+        false => {
+            let prune = Prune { realm: args.realm.clone(), limit: args.batch };
+            remove(&*opened.store, &prune, &progress).await
+        }
+    };
+    progress.finish_and_clear();
+    opened.close().await;
+    let count = counted?;
+    if args.output.is_json() {
+        let removed = if args.dry_run { 0 } else { count };
+        let line = json!({ "realm": args.realm, "expired": count, "removed": removed, "dry_run": args.dry_run });
+        return print(&json_line(&line)?);
+    }
+    let records = if count == 1 { "expired record" } else { "expired records" };
+    print(&match args.dry_run {
+        true => format!("{count} {records}; none was removed\n"),
+        false => format!("removed {count} {records}\n"),
+    })
+}
+
+/// Removes what is expired, some at a time, and says how many that were.
+pub(super) async fn remove(store: &dyn Inspect, prune: &Prune, progress: &ProgressBar) -> Result<u64> {
+    let mut removed = 0;
+    loop {
+        let some = store.prune(prune).await?;
+        removed += some;
+        progress.set_message(format!("removed {removed} expired records"));
+        if some < u64::from(prune.limit) {
+            return Ok(removed);
+        }
+    }
+}
+
+async fn count(store: &dyn Inspect, args: &PruneArgs, progress: &ProgressBar) -> Result<u64> {
+    // The default page: listed records come with their bodies, which may be large.
+    let mut query = Query { realm: args.realm.clone(), expired: Some(true), ..Query::default() };
+    let mut count = 0;
+    loop {
+        let page = store.list(&query).await?;
+        count += page.records.len() as u64;
+        progress.set_message(format!("{count} expired records"));
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(count),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `semel stats`.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use super::store::StoreArgs;
+use crate::output::{Columns, OutputArgs, json_line, print};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) async fn run(args: StatsArgs) -> Result<()> {
+    let opened = args.store.open().await?;
+    let counted = opened.store.stats().await;
+    opened.close().await;
+    let stats = counted?;
+    let counts = [
+        ("running", stats.running),
+        ("held", stats.held),
+        ("done", stats.done),
+        ("released", stats.released),
+    ];
+    if args.output.is_json() {
+        let object: serde_json::Map<_, _> =
+            counts.into_iter().map(|(state, count)| (state.to_owned(), json!(count))).collect();
+        return print(&json_line(&object)?);
+    }
+    let rows = counts.map(|(state, count)| [state.to_owned(), count.to_string()]);
+    print(&Columns::new(["state", "records"]).page(rows))
+}

@@ -1,0 +1,59 @@
+//! Which store a command works on.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::config::{self, Place};
+use crate::output::quoted;
+use crate::stores::{Opened, redacted};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreArgs {
+    #[command(flatten)]
+    place: Place,
+
+    /// A file with the settings of the gateway, for its store, if neither a flag nor a variable names one
+    #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// Opens a store that is there.
+    ///
+    /// # Errors
+    /// If it cannot be reached, or is a file that does not exist: one that was mistyped should not be made.
+    pub(super) async fn open(&self) -> Result<Opened> {
+        let place = self.place()?;
+        if let Some(file) = place.file().filter(|file| !file.exists()) {
+            bail!("there is no file {}; `semel migrate up` makes it, and so does `semel gateway`", file.display());
+        }
+        Opened::open(&place).await
+    }
+
+    /// Opens a store, and makes its file if there is none.
+    pub(super) async fn open_or_make(&self) -> Result<Opened> {
+        Opened::open(&self.place()?).await
+    }
+
+    /// Where the records are, by flags, variables and the file.
+    pub(super) fn place(&self) -> Result<Place> {
+        let place = self.place.clone();
+        // A cache belongs to its store: that of the file is none for another store.
+        if place.store.is_some() {
+            return Ok(place);
+        }
+        Ok(place.or(config::read_file(self.config.as_deref())?.place))
+    }
+
+    /// The flags by which another command finds the same store, with a space before each. A login is left out.
+    pub(super) fn flags(&self) -> String {
+        let store = self.place.store.as_deref().map(|url| match redacted(url) == url {
+            true => format!(" --store {}", quoted(url)),
+            false => " --store \"$SEMEL_STORE\"".to_owned(),
+        });
+        let config = self.config.as_deref().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
+        store.or(config).unwrap_or_default()
+    }
+}

@@ -1,0 +1,14 @@
+//! The operator's commands, as processes, on every store.
+
+mod semel;
+mod place;
+mod records;
+mod listing;
+mod inspecting;
+mod changing;
+mod pruning;
+mod counting;
+mod migrating;
+mod health;
+mod benching;
+mod arguments;

@@ -1,0 +1,118 @@
+//! A store for each test, and the same tests on every store.
+
+use std::sync::Arc;
+
+use semel::{Inspect, PostgresStore, RedisStore, SqliteStore, Token};
+use tempfile::TempDir;
+use tokio_postgres::NoTls;
+
+use crate::semel::{Ran, semel};
+
+/// A store of a test, or a corner of one that others use, too.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) cache: Option<String>,
+    /// Nobody else's.
+    pub(crate) realm: String,
+    pub(crate) store: Arc<dyn Inspect>,
+    /// Whether there are records of others.
+    pub(crate) is_shared: bool,
+    /// Gone with the test.
+    _folder: Option<TempDir>,
+}
+
+/// The URL of a server that `cargo xtask test` has started.
+pub(crate) fn server(variable: &str) -> String {
+    std::env::var(variable)
+        .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"))
+}
+
+/// A database of its own, without a schema.
+pub(crate) async fn database() -> String {
+    let url = server("SEMEL_TEST_POSTGRES_URL");
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let name = format!("test_{}", Token::random());
+    client.batch_execute(&format!("create database {name}")).await.unwrap();
+    let (base, query) = url.split_once('?').map_or((&*url, String::new()), |(base, query)| (base, format!("?{query}")));
+    let (server, _) = base.rsplit_once('/').unwrap();
+    format!("{server}/{name}{query}")
+}
+
+/// The URL of a file that is not there yet, and its folder.
+pub(crate) fn file() -> (String, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (format!("sqlite:{}", folder.path().join("semel.db").display()), folder)
+}
+
+impl Place {
+    fn new(url: String, store: Arc<dyn Inspect>) -> Self {
+        let realm = format!("tests-{}", Token::random());
+        Self { url, cache: None, realm, store, is_shared: false, _folder: None }
+    }
+
+    pub(crate) async fn sqlite() -> Self {
+        let (url, folder) = file();
+        let store = SqliteStore::open(folder.path().join("semel.db")).await.unwrap();
+        store.migrate().await.unwrap();
+        Self { _folder: Some(folder), ..Self::new(url, Arc::new(store)) }
+    }
+
+    pub(crate) async fn postgres() -> Self {
+        let url = database().await;
+        let store = PostgresStore::connect(&url).await.unwrap();
+        store.migrate().await.unwrap();
+        Self::new(url, Arc::new(store))
+    }
+
+    pub(crate) async fn redis() -> Self {
+        let url = server("SEMEL_TEST_REDIS_URL");
+        let store = RedisStore::connect(&url).await.unwrap();
+        Self { is_shared: true, ..Self::new(url, Arc::new(store)) }
+    }
+
+    /// Redis before SQLite.
+    pub(crate) async fn cached() -> Self {
+        Self { cache: Some(server("SEMEL_TEST_REDIS_URL")), ..Self::sqlite().await }
+    }
+
+    /// A command on this store.
+    pub(crate) fn semel(&self, args: &[&str]) -> Ran {
+        semel(&self.args(args))
+    }
+
+    /// A command on the records of this test.
+    pub(crate) fn of_realm(&self, args: &[&str]) -> Ran {
+        self.semel(&[args, &["--realm", &self.realm]].concat())
+    }
+
+    /// The arguments of a command, with those that name the store.
+    pub(crate) fn args<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+        let mut args = [args, &["--store", &self.url]].concat();
+        if let Some(cache) = &self.cache {
+            args.extend(["--cache", cache]);
+        }
+        args
+    }
+}
+
+/// Runs each of these facts on every store.
+macro_rules! on_every_store {
+    ($($fact:ident),+ $(,)?) => {
+        $crate::place::on_every_store!(@ sqlite: $($fact),+);
+        $crate::place::on_every_store!(@ postgres: $($fact),+);
+        $crate::place::on_every_store!(@ redis: $($fact),+);
+        $crate::place::on_every_store!(@ cached: $($fact),+);
+    };
+    (@ $store:ident: $($fact:ident),+) => {
+        mod $store {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    super::$fact($crate::place::Place::$store().await).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use on_every_store;

@@ -1,0 +1,120 @@
+//! Records in every state.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel::{
+    Ask, Claim, Durability, Intent, Key, Lease, Outcome, Owner, Query, Scope, Takeover, Terms, Token,
+};
+
+use crate::place::Place;
+
+/// A claim of a key by somebody new.
+pub(crate) struct New<'a> {
+    place: &'a Place,
+    key: Key,
+    operation: &'a str,
+    owner: &'a str,
+    terms: Terms,
+}
+
+impl Place {
+    /// A key of this test's realm.
+    pub(crate) fn new_key<'a>(&'a self, value: &str) -> New<'a> {
+        let key = Key::new(&self.realm, value).unwrap();
+        New { place: self, key, operation: "POST /charges", owner: "host-1", terms: Terms::DEFAULT }
+    }
+
+    /// A record whose outcome is a small JSON.
+    pub(crate) async fn done(&self, value: &str) -> Lease {
+        self.new_key(value).done(&outcome()).await
+    }
+
+    /// A record of which nobody knows what happened.
+    pub(crate) async fn held(&self, value: &str) -> Lease {
+        self.new_key(value).held("the connection was lost").await
+    }
+
+    pub(crate) async fn running(&self, value: &str) -> Lease {
+        self.new_key(value).claimed().await
+    }
+
+    pub(crate) async fn released(&self, value: &str) -> Lease {
+        let lease = self.new_key(value).claimed().await;
+        self.store.release(&lease).await.unwrap().applied().unwrap();
+        lease
+    }
+
+    /// A record whose retention is over.
+    pub(crate) async fn expired(&self, value: &str) -> Lease {
+        let lease = self.new_key(value).for_a_moment().done(&outcome()).await;
+        let over = Query {
+            realm: Some(self.realm.clone()),
+            principal: Some(String::new()),
+            value: Some(value.to_owned()),
+            expired: Some(true),
+            ..Query::default()
+        };
+        while self.store.list(&over).await.unwrap().records.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        lease
+    }
+}
+
+pub(crate) fn outcome() -> Outcome {
+    let headers = [("content-type", Bytes::from_static(b"application/json")), ("x-trace", Bytes::from_static(b"a\xffb"))];
+    let outcome = Outcome::new(201).unwrap().with_headers(headers).unwrap();
+    outcome.with_subtype("created").unwrap().with_body(&b"{\"id\":\n 7}"[..]).unwrap()
+}
+
+impl<'a> New<'a> {
+    pub(crate) fn of_principal(self, principal: &str) -> Self {
+        let scope = Scope::new(self.key.scope().realm()).unwrap().with_principal(principal).unwrap();
+        Self { key: scope.key(self.key.value()).unwrap(), ..self }
+    }
+
+    pub(crate) fn to(self, operation: &'a str) -> Self {
+        Self { operation, ..self }
+    }
+
+    pub(crate) fn by(self, owner: &'a str) -> Self {
+        Self { owner, ..self }
+    }
+
+    fn for_a_moment(self) -> Self {
+        Self { terms: Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap(), ..self }
+    }
+
+    pub(crate) async fn claimed(self) -> Lease {
+        let store = &self.place.store;
+        let ask = Ask {
+            key: self.key,
+            intent: Intent::of(self.operation, "charges/7", &1).unwrap(),
+            token: Token::random(),
+            owner: Owner::new(self.owner),
+            terms: self.terms,
+            takeover: Takeover::Never,
+            durability: Durability::Full,
+            not_after: store.now().await.unwrap().after(Duration::from_secs(600)),
+        };
+        match store.claim(&ask).await.unwrap() {
+            Claim::Granted(lease) => lease,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn done(self, outcome: &Outcome) -> Lease {
+        let store = &self.place.store;
+        let lease = self.claimed().await;
+        store.complete(&lease, outcome).await.unwrap().applied().unwrap();
+        lease
+    }
+
+    pub(crate) async fn held(self, note: &str) -> Lease {
+        let store = &self.place.store;
+        let lease = self.claimed().await;
+        store.abandon(&lease, note).await.unwrap().applied().unwrap();
+        lease
+    }
+}
