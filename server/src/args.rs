@@ -63,7 +63,11 @@ pub(crate) enum Command {
     },
 
     /// Brings the schema of the store up to date, or takes it back
-    #[command(subcommand)]
+    ///
+    /// Redis and memory have none.
+    ///
+    /// Example: semel migrate up --store postgres://semel@db/app
+    #[command(subcommand, verbatim_doc_comment)]
     Migrate(MigrateCommand),
 
     /// Lists records: whose key, where it stands, who runs it

@@ -6,6 +6,9 @@ mod stores;
 mod gateway;
 mod admin;
 mod demo;
+mod commands;
+mod output;
+mod exit;
 mod log;
 
 use std::process::ExitCode;
@@ -14,7 +17,11 @@ use anyhow::Result;
 use clap::Parser;
 
 use args::{Args, Command, ConfigCommand};
+use commands::{
+    bench, completions, forget, health, inspect, list, migrate, prune, reset, resolve, stale, stats,
+};
 use config::Config;
+use exit::Exit;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -22,9 +29,11 @@ async fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match run(Args::parse().command).await {
         Ok(code) => code,
+        Err(error) if exit::is_quiet(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            // It may hold text of a record.
+            eprintln!("error: {}", output::escaped_lines(&format!("{error:#}")));
+            Exit::of(&error).code()
         }
     }
 }
@@ -36,6 +45,18 @@ async fn run(command: Command) -> Result<ExitCode> {
             println!("{:#}", Config::load(&settings)?.shown());
         }
         Command::Demo { exit } => demo::run(exit).await?,
+        Command::Migrate(command) => migrate::run(command).await?,
+        Command::List(args) => list::run(args).await?,
+        Command::Stale(args) => stale::run(args).await?,
+        Command::Inspect(args) => inspect::run(args).await?,
+        Command::Resolve(args) => resolve::run(args).await?,
+        Command::Reset(args) => reset::run(args).await?,
+        Command::Forget(args) => forget::run(args).await?,
+        Command::Prune(args) => prune::run(args).await?,
+        Command::Stats(args) => stats::run(args).await?,
+        Command::Health(args) => return health::run(args).await,
+        Command::Bench(args) => bench::run(args).await?,
+        Command::Completions(args) => completions::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

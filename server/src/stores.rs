@@ -1,11 +1,12 @@
 //! Stores by their URLs.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use semel::{
-    Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, PostgresStore, RedisOptions, RedisStore,
-    SqliteStore, Store, StoreError, Tiered,
+    Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, PostgresOptions, PostgresStore, RedisOptions,
+    RedisStore, SqliteOptions, SqliteStore, Store, StoreError, Tiered,
 };
 
 use crate::config::{Place, Size};
@@ -17,6 +18,11 @@ impl Place {
     /// The URL of the store, or the default.
     pub(crate) fn store_url(&self) -> &str {
         self.store.as_deref().unwrap_or(DEFAULT)
+    }
+
+    /// The file that holds the records, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        sqlite_file(self.store_url())
     }
 }
 
@@ -44,8 +50,7 @@ impl Opened {
     /// If a URL is none of a store, or the store cannot be reached.
     pub(crate) async fn open(place: &Place) -> Result<Self> {
         let url = place.store_url();
-        let kind =
-            Kind::open(url).await.with_context(|| format!("could not open the store {}", redacted(url)))?;
+        let kind = Kind::open(url).await.with_context(|| unopened(url))?;
         let store = match &place.cache {
             None => kind.store(),
             Some(cache) => {
@@ -108,13 +113,35 @@ impl Opened {
         }
     }
 
-    /// The schema as a script; `None` if the store has none.
-    pub(crate) fn print_migrations(&self) -> Option<String> {
-        match &self.kind {
-            Kind::Sqlite(store) => Some(store.print_migrations()),
-            Kind::Postgres(store) => Some(store.print_migrations()),
-            Kind::Memory | Kind::Redis(_) => None,
+    /// The schema of the store of these URLs as a script; `None` if it has none. Nothing is opened for it.
+    ///
+    /// # Errors
+    /// If a URL is none of a store.
+    pub(crate) fn script(place: &Place) -> Result<Option<String>> {
+        let url = place.store_url();
+        match scheme(url) {
+            "sqlite" => Ok(sqlite_file(url).map(|file| SqliteOptions::new(file).print_migrations())),
+            "postgres" | "postgresql" => Ok(Some(PostgresOptions::new(url)?.print_migrations())),
+            "memory" => Ok(None),
+            scheme if scheme.starts_with("redis") => Ok(None),
+            _ => Err(no_store()).with_context(|| unopened(url)),
         }
+    }
+
+    /// How far the WAL of Postgres has come, in bytes; `None` if the store is another.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn wal_position(&self) -> Result<Option<u64>, StoreError> {
+        match &self.kind {
+            Kind::Postgres(store) => store.wal_position().await.map(Some),
+            Kind::Memory | Kind::Sqlite(_) | Kind::Redis(_) => Ok(None),
+        }
+    }
+
+    /// Whether the store removes expired records without being told to.
+    pub(crate) fn expires_by_itself(&self) -> bool {
+        matches!(self.kind, Kind::Redis(_))
     }
 
     /// Answers what is queued, and closes.
@@ -132,15 +159,10 @@ impl Kind {
     async fn open(url: &str) -> Result<Self> {
         Ok(match scheme(url) {
             "memory" => Self::Memory,
-            "sqlite" => {
-                let path = url.trim_start_matches("sqlite:").trim_start_matches("//");
-                Self::Sqlite(SqliteStore::open(path).await?)
-            }
+            "sqlite" => Self::Sqlite(SqliteStore::open(sqlite_file(url).context("it names no file")?).await?),
             "postgres" | "postgresql" => Self::Postgres(PostgresStore::connect(url).await?),
             scheme if scheme.starts_with("redis") => Self::Redis(RedisStore::connect(url).await?),
-            _ => bail!(
-                "it is none of sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST and memory:"
-            ),
+            _ => return Err(no_store()),
         })
     }
 
@@ -170,6 +192,20 @@ async fn cached(store: Arc<dyn Inspect>, url: &str) -> Result<Arc<dyn Inspect>> 
         }
         _ => bail!("it is neither redis://HOST nor memory:64MiB"),
     }
+}
+
+fn unopened(url: &str) -> String {
+    format!("could not open the store {}", redacted(url))
+}
+
+fn no_store() -> anyhow::Error {
+    anyhow!("it is none of sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST and memory:")
+}
+
+/// The file of a URL of SQLite.
+fn sqlite_file(url: &str) -> Option<&Path> {
+    let rest = url.strip_prefix("sqlite:")?;
+    Some(rest.strip_prefix("//").unwrap_or(rest)).filter(|path| !path.is_empty()).map(Path::new)
 }
 
 fn scheme(url: &str) -> &str {
@@ -206,5 +242,14 @@ mod tests {
         ] {
             assert_eq!(redacted(url), shown);
         }
+    }
+
+    #[test]
+    fn a_file_is_named_with_or_without_slashes() {
+        for url in ["sqlite:/var/semel.db", "sqlite:///var/semel.db"] {
+            assert_eq!(sqlite_file(url), Some(Path::new("/var/semel.db")));
+        }
+        assert_eq!(sqlite_file("sqlite:semel.db"), Some(Path::new("semel.db")));
+        assert_eq!(sqlite_file("sqlite:"), None);
     }
 }

@@ -31,7 +31,11 @@ impl ChangeArgs {
 }
 
 fn reason(text: &str) -> Result<String, &'static str> {
-    if text.trim().is_empty() { Err("a reason is needed: it is what the next person finds") } else { Ok(text.to_owned()) }
+    if text.trim().is_empty() {
+        Err("a reason is needed: it is what the next person finds")
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// A change for programs: whether it was made, and the record as it is now.

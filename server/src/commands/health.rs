@@ -79,11 +79,13 @@ async fn ask(args: &HealthArgs) -> Result<()> {
 async fn ask_gateway(uri: &Uri) -> Result<()> {
     let authority = uri.authority().context("the URL has no host")?;
     let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
-    let stream = TcpStream::connect(&address).await.with_context(|| format!("could not connect to {address}"))?;
+    let stream =
+        TcpStream::connect(&address).await.with_context(|| format!("could not connect to {address}"))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // It ends with its sender; what goes wrong is told to that.
     tokio::spawn(connection);
-    let request = Request::get("/readyz").header(header::HOST, authority.as_str()).body(Empty::<Bytes>::new())?;
+    let request =
+        Request::get("/readyz").header(header::HOST, authority.as_str()).body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await.context("it did not answer")?;
     let status = answer.status();
     if status == StatusCode::OK {

@@ -82,7 +82,11 @@ fn intent(page: &mut String, record: &Record) {
     let _ = writeln!(page, "\nintent");
     line(page, "  operation", intent.operation());
     line(page, "  resource", if intent.resource().is_empty() { "none" } else { intent.resource() });
-    line(page, "  fingerprint", &format!(" {} (version {})", hex(fingerprint.as_bytes()), fingerprint.version()));
+    line(
+        page,
+        "  fingerprint",
+        &format!(" {} (version {})", hex(fingerprint.as_bytes()), fingerprint.version()),
+    );
 }
 
 fn timeline(page: &mut String, record: &Record, now: Timestamp) {
@@ -92,11 +96,18 @@ fn timeline(page: &mut String, record: &Record, now: Timestamp) {
     // An operator's change has a fence of its own, and leaves a note.
     if record.state == State::Running || record.note.is_none() {
         // The fence is the clock of the grant, or a little more if that clock stood.
-        moments.push((Timestamp::from_micros(fence.get()), format!("attempt {attempt} granted to {owner}, fence {fence}")));
+        moments.push((
+            Timestamp::from_micros(fence.get()),
+            format!("attempt {attempt} granted to {owner}, fence {fence}"),
+        ));
     }
     if record.state == State::Running {
         moments.push((record.heartbeat_at, format!("attempt {attempt} last heard of")));
-        let over = if record.lease_until > now { "the lease is over, unless it is renewed" } else { "the lease was over" };
+        let over = if record.lease_until > now {
+            "the lease is over, unless it is renewed"
+        } else {
+            "the lease was over"
+        };
         moments.push((record.lease_until, over.to_owned()));
     }
     if let State::Done { finished_at, .. } = record.state {
@@ -158,7 +169,11 @@ fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
         false => format!("semel {verb} {key} {flags}{more} --reason '…'"),
     };
     let _ = writeln!(page, "\nwhat can be done, once you know what attempt {} did", record.attempt);
-    let _ = writeln!(page, "  it happened; repeats get this answer:\n    {}", command("resolve", " --status 200 --body '…'"));
+    let _ = writeln!(
+        page,
+        "  it happened; repeats get this answer:\n    {}",
+        command("resolve", " --status 200 --body '…'")
+    );
     let _ = writeln!(page, "  it did not happen; the next attempt may run:\n    {}", command("reset", ""));
     let _ = writeln!(page, "  neither matters; the key counts as new:\n    {}", command("forget", ""));
 }

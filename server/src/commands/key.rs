@@ -135,6 +135,7 @@ pub(super) fn scope_flags(Seen { record, now }: &Seen) -> String {
 /// A key as people read it: with its realm, and with its principal if it has one.
 pub(super) fn named(key: &Key) -> String {
     let (realm, principal) = (key.scope().realm(), key.scope().principal());
-    let principal = if principal.is_empty() { String::new() } else { format!(", principal {}", quoted(principal)) };
+    let principal =
+        if principal.is_empty() { String::new() } else { format!(", principal {}", quoted(principal)) };
     format!("{} (realm {}{principal})", escaped(key.value()), quoted(realm))
 }

@@ -49,7 +49,8 @@ impl StateName {
     }
 }
 
-const HEADER: [&str; 9] = ["key", "realm", "principal", "state", "operation", "attempt", "fence", "age", "owner"];
+const HEADER: [&str; 9] =
+    ["key", "realm", "principal", "state", "operation", "attempt", "fence", "age", "owner"];
 
 pub(crate) async fn run(args: ListArgs) -> Result<()> {
     let opened = args.store.open().await?;

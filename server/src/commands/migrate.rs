@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use semel::postgres::MigrationStatus;
+use semel::MigrationStatus;
 use serde_json::json;
 
 use super::store::StoreArgs;
@@ -109,15 +109,19 @@ async fn up(opened: &Opened) -> Result<()> {
 
 async fn down(opened: &Opened, args: &DownArgs) -> Result<()> {
     let Some(steps) = opened.migration_status().await? else { return no_schema() };
-    let above: Vec<_> = steps.iter().filter(|step| step.applied_at.is_some() && step.version > args.to).collect();
+    let above: Vec<_> =
+        steps.iter().filter(|step| step.applied_at.is_some() && step.version > args.to).collect();
     if above.is_empty() {
         return print(&format!("no migration above version {} is applied\n", args.to));
     }
     if !args.yes {
-        let names: Vec<String> = above.iter().map(|step| format!("{} ({})", step.version, step.name)).collect();
+        let names: Vec<String> =
+            above.iter().map(|step| format!("{} ({})", step.version, step.name)).collect();
         // Of a schema that this version cannot use there is nothing to count.
         let records = match opened.store.stats().await {
-            Ok(stats) => format!(", in all {} records", stats.running + stats.held + stats.done + stats.released),
+            Ok(stats) => {
+                format!(", in all {} records", stats.running + stats.held + stats.done + stats.released)
+            }
             Err(_) => String::new(),
         };
         return Err(Exit::Usage.because(format!(

@@ -47,7 +47,8 @@ pub(crate) async fn run(args: PruneArgs) -> Result<()> {
     let count = counted?;
     if args.output.is_json() {
         let removed = if args.dry_run { 0 } else { count };
-        let line = json!({ "realm": args.realm, "expired": count, "removed": removed, "dry_run": args.dry_run });
+        let line =
+            json!({ "realm": args.realm, "expired": count, "removed": removed, "dry_run": args.dry_run });
         return print(&json_line(&line)?);
     }
     let records = if count == 1 { "expired record" } else { "expired records" };

@@ -45,7 +45,8 @@ pub(crate) struct ResolveArgs {
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || format!("`{}` is not a header such as 'Content-Type: application/json'", text.escape_debug());
+    let wrong =
+        || format!("`{}` is not a header such as 'Content-Type: application/json'", text.escape_debug());
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     Ok((name.trim().parse().map_err(|_| wrong())?, value.trim().parse().map_err(|_| wrong())?))
 }
@@ -73,7 +74,8 @@ impl ResolveArgs {
             Some(file) => read(file).with_context(|| format!("could not read {}", file.display()))?,
             None => self.body.clone().unwrap_or_default().into_bytes(),
         };
-        let outcome = Outcome::new(self.status).and_then(|outcome| outcome.with_headers(headers)?.with_body(body));
+        let outcome =
+            Outcome::new(self.status).and_then(|outcome| outcome.with_headers(headers)?.with_body(body));
         outcome.map_err(|error| Exit::Usage.because(error.to_string()))
     }
 }

@@ -27,7 +27,10 @@ impl StoreArgs {
     pub(super) async fn open(&self) -> Result<Opened> {
         let place = self.place()?;
         if let Some(file) = place.file().filter(|file| !file.exists()) {
-            bail!("there is no file {}; `semel migrate up` makes it, and so does `semel gateway`", file.display());
+            bail!(
+                "there is no file {}; `semel migrate up` makes it, and so does `semel gateway`",
+                file.display()
+            );
         }
         Opened::open(&place).await
     }
@@ -53,7 +56,8 @@ impl StoreArgs {
             true => format!(" --store {}", quoted(url)),
             false => " --store \"$SEMEL_STORE\"".to_owned(),
         });
-        let config = self.config.as_deref().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
+        let config =
+            self.config.as_deref().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
         store.or(config).unwrap_or_default()
     }
 }

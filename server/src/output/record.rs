@@ -93,7 +93,8 @@ impl<'a> RecordLine<'a> {
             status: outcome.map(Outcome::status),
             subtype: outcome.and_then(Outcome::subtype),
             headers: outcome.map(|outcome| {
-                let text = |(name, value): (&'a str, &[u8])| (name, String::from_utf8_lossy(value).into_owned());
+                let text =
+                    |(name, value): (&'a str, &[u8])| (name, String::from_utf8_lossy(value).into_owned());
                 outcome.headers().map(|(name, value)| text((name, value))).collect()
             }),
             body_bytes: outcome.and_then(Outcome::body).map(|body| body.len()),

@@ -48,7 +48,10 @@ mod tests {
     fn pages_stand_under_each_other() {
         let mut columns = Columns::new(["key", "state"]);
         let row = |key: &str, state: &str| [key.to_owned(), state.to_owned()];
-        assert_eq!(columns.page([row("a-long-key", "done"), row("b", "held")]), "KEY         STATE\na-long-key  done\nb           held\n");
+        assert_eq!(
+            columns.page([row("a-long-key", "done"), row("b", "held")]),
+            "KEY         STATE\na-long-key  done\nb           held\n"
+        );
         assert_eq!(columns.page([row("c\n", "done")]), "c\\n         done\n");
         assert_eq!(columns.page([]), "");
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use semel::{
-    Ack, Ask, Change, Claim, Durability, Fence, Inspect, Intent, Key, Lease, Outcome, Owner, Takeover, Terms, Token,
+    Ack, Ask, Change, Claim, Durability, Fence, Inspect, Intent, Key, Lease, Outcome, Owner, Takeover, Terms,
+    Token,
 };
 
 /// Whose keys they are; nobody else's are touched.
@@ -65,7 +66,11 @@ impl Caller {
 
     /// Asks for a key that is done, and reads its outcome.
     pub(super) async fn replay(&self, number: u64) -> Result<()> {
-        let (key, _) = self.done.get().and_then(|done| done.get((number % REPEATED) as usize)).context("no key is done")?;
+        let (key, _) = self
+            .done
+            .get()
+            .and_then(|done| done.get((number % REPEATED) as usize))
+            .context("no key is done")?;
         match self.claim(key, Terms::DEFAULT).await? {
             Claim::Done(done) if done.outcome == self.outcome => Ok(()),
             other => bail!("{key:?} is not done with its outcome: {other:?}"),

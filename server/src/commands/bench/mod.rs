@@ -11,8 +11,8 @@ use clap::{Args, ValueEnum};
 use semel::{Prune, Query};
 use serde_json::json;
 
-use super::prune;
 use super::progress;
+use super::prune;
 use super::store::StoreArgs;
 use crate::config::Size;
 use crate::exit::Exit;
@@ -106,9 +106,8 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
     let cleaned = clean(&opened).await;
     opened.close().await;
     let figures = measured?;
-    cleaned.with_context(|| {
-        format!("the records were not removed; `semel prune --realm {REALM}` does it")
-    })?;
+    cleaned
+        .with_context(|| format!("the records were not removed; `semel prune --realm {REALM}` does it"))?;
     print(&shown(&figures, &args, &redacted(&url))?)
 }
 
@@ -150,9 +149,9 @@ async fn each(
         });
         let measured = measured.await?;
         let after = opened.wal_position().await?;
-        let wal_bytes = before.zip(after).map(|(before, after)| {
-            after.saturating_sub(before) as f64 / measured.operations().max(1) as f64
-        });
+        let wal_bytes = before
+            .zip(after)
+            .map(|(before, after)| after.saturating_sub(before) as f64 / measured.operations().max(1) as f64);
         figures.push(Figures { load, measured, wal_bytes });
     }
     Ok(figures)
@@ -173,7 +172,9 @@ async fn clean(opened: &Opened) -> Result<()> {
     removed?;
     let left = Query { realm: Some(REALM.to_owned()), limit: 1, ..Query::default() };
     if !opened.store.list(&left).await?.records.is_empty() {
-        eprintln!("there are records in the realm {REALM} that are not expired yet; `semel prune --realm {REALM}` removes them");
+        eprintln!(
+            "there are records in the realm {REALM} that are not expired yet; `semel prune --realm {REALM}` removes them"
+        );
     }
     Ok(())
 }
@@ -182,12 +183,22 @@ fn shown(figures: &[Figures], args: &BenchArgs, store: &str) -> Result<String> {
     if args.output.format == Format::Json {
         return figures.iter().map(|figures| line(figures, args)).collect();
     }
-    let header = ["load", "operations", "per second", "p50 ms", "p90 ms", "p99 ms", "max ms", "wal bytes each"];
+    let header =
+        ["load", "operations", "per second", "p50 ms", "p90 ms", "p99 ms", "max ms", "wal bytes each"];
     let rows = figures.iter().map(|Figures { load, measured, wal_bytes }| {
         let [p50, p90, p99, max] = measured.latencies_ms().map(|ms| format!("{ms:.2}"));
         let wal_bytes = wal_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes:.0}"));
         let per_second = format!("{:.0}", measured.per_second());
-        [load.as_str().to_owned(), measured.operations().to_string(), per_second, p50, p90, p99, max, wal_bytes]
+        [
+            load.as_str().to_owned(),
+            measured.operations().to_string(),
+            per_second,
+            p50,
+            p90,
+            p99,
+            max,
+            wal_bytes,
+        ]
     });
     Ok(format!(
         "{} callers on {store}, {} s each load, bodies of {}\n\n{}",
