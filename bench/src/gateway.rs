@@ -30,6 +30,10 @@ pub(crate) struct Args {
     /// How many new keys go through the gateway to see whether its memory grows
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
+
+    /// A binary to measure instead of the one that is built for it
+    #[arg(long)]
+    binary: Option<PathBuf>,
 }
 
 /// Measures, and compares with what is promised.
@@ -41,7 +45,7 @@ async fn measure(args: &Args) -> Result<()> {
     let folder = Folder::new()?;
     let mut report = Report::default();
     let upstream = Served::start("upstream", &["plain"]).await?;
-    let semel = gateway(upstream.address, &folder.0).await?;
+    let semel = gateway(args, upstream.address, &folder.0).await?;
     report.at_most("memory of an idle gateway, MiB", semel.memory_mib()?, 30.0);
     let nginx = nginx(upstream.address, &folder.0).await?;
     prepare(semel.address).await?;
@@ -107,12 +111,17 @@ async fn grow(args: &Args, semel: &Served, report: &mut Report) -> Result<()> {
 }
 
 /// The gateway of this repository, over a new file.
-async fn gateway(upstream: SocketAddr, folder: &Path) -> Result<Served> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built =
-        Command::new(cargo).args(["build", "--release", "--package", "semel-server"]).status().await?;
-    ensure!(built.success(), "could not build the gateway");
-    let program = std::env::current_exe()?.with_file_name("semel");
+async fn gateway(args: &Args, upstream: SocketAddr, folder: &Path) -> Result<Served> {
+    let program = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let build = ["build", "--release", "--package", "semel-server"];
+            let built = Command::new(cargo).args(build).status().await?;
+            ensure!(built.success(), "could not build the gateway");
+            std::env::current_exe()?.with_file_name("semel")
+        }
+    };
     let mut command = Command::new(program);
     command.args(["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
     command.arg("--upstream").arg(format!("http://{upstream}"));

@@ -84,7 +84,7 @@ async fn address_after(out: impl AsyncRead + Unpin + Send + 'static, words: &str
     let mut said = String::new();
     loop {
         let line = lines.next_line().await?.with_context(|| format!("it ended: {said}"))?;
-        if let Some(address) = line.rsplit_once(words).and_then(|(_, address)| address.trim().parse().ok()) {
+        if let Some(address) = line.split_once(words).and_then(|(_, address)| address.trim().parse().ok()) {
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return Ok(address);
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::body::Returned;
 
@@ -57,6 +57,14 @@ impl Problem {
         "upstream_timeout",
         "The upstream did not answer in time; what it did is not known",
     );
+
+    /// Those that a client may meet with a key, besides those of the layer.
+    pub(super) const PUBLISHED: [Self; 4] = [Self::MALFORMED, Self::UNREACHABLE, Self::LOST, Self::TIMED_OUT];
+
+    /// What does not depend on the request.
+    pub(super) fn published(self) -> Value {
+        json!({ "status": self.status.as_u16(), "code": self.code, "title": self.title })
+    }
 
     /// The response, with what is wrong with this request in particular.
     pub(super) fn response(self, detail: Option<&str>) -> Response<Returned> {

@@ -8,6 +8,7 @@ use semel::http::{Idempotency, IdempotencyLayer};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
+use super::problem::Problem;
 use super::upstream::{Client, Upstream};
 use crate::config::{Config, Pattern, RouteConfig, Scoping};
 
@@ -46,7 +47,10 @@ impl Table {
             let Some(origin) = route.upstream.clone() else { return Ok(None) };
             let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout);
             let layer = layer_of(config, route, layer)?;
-            let published = layer.published();
+            let mut published = layer.published();
+            if let Some(problems) = published["problems"].as_array_mut() {
+                problems.extend(Problem::PUBLISHED.map(Problem::published));
+            }
             let service = layer.layer(upstream.clone());
             let covered = Covered { service, upstream, methods: route.methods.clone() };
             Ok(Some((Target::Covered(covered), published)))

@@ -1,0 +1,81 @@
+//! What is shipped beside the binary works with it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A demo that stays up, and ends with this.
+struct Demo {
+    process: Child,
+    url: String,
+}
+
+impl Demo {
+    fn start() -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
+            .arg("demo")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let out = BufReader::new(process.stdout.take().expect("it has an output"));
+        let mut lines = out.lines().map(|line| line.expect("its output is text"));
+        let curl = lines.find(|line| line.trim_start().starts_with("curl ")).expect("it says how to try it");
+        let url = curl.split_whitespace().find_map(|word| word.strip_suffix("/payments"));
+        let url = url.expect("the line has a URL").to_owned();
+        // The rest is read, so that it can go on.
+        lines.find(|line| line.starts_with("Ctrl-C")).expect("it says how to end it");
+        Self { process, url }
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // Told rather than killed, so that it leaves nothing behind.
+        let told = Command::new("kill").arg(self.process.id().to_string()).status();
+        if !told.is_ok_and(|status| status.success()) {
+            let _ = self.process.kill();
+        }
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs an example, if its interpreter is here.
+fn run(interpreter: &str, example: &str, url: &str) -> Option<Output> {
+    let found = Command::new(interpreter).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        println!("{interpreter} is not here, so examples/{example} was not run");
+        return None;
+    }
+    let output = Command::new(interpreter).arg(root().join("examples").join(example)).arg(url).output();
+    Some(output.expect("the interpreter runs"))
+}
+
+#[test]
+fn examples_in_other_languages_pay_through_the_gateway() {
+    let demo = Demo::start();
+    for (interpreter, example) in [("python3", "pay.py"), ("node", "pay.mjs"), ("java", "Pay.java")] {
+        let Some(output) = run(interpreter, example, &demo.url) else { continue };
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("receipt"), "{example}: {output:?}");
+    }
+}
+
+#[test]
+fn the_example_configuration_can_be_used() {
+    let file = root().join("packaging/semel.toml");
+    let output = Command::new(env!("CARGO_BIN_EXE_semel"))
+        .args(["config", "check", "--config"])
+        .arg(file)
+        .env_clear()
+        .output()
+        .expect("the binary runs");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["\"path\": \"/charges\"", "\"policy\": \"transactional\"", "\"scope\": \"header:x-user-id\""] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+}
