@@ -182,4 +182,24 @@ mod tests {
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
     }
+
+    /// The commands below one that have none below them.
+    fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
+        let below: Vec<_> = command.get_subcommands().flat_map(leaves).collect();
+        if below.is_empty() { vec![command] } else { below }
+    }
+
+    #[test]
+    fn every_command_says_what_it_does_with_an_example() {
+        let args = Args::command();
+        for command in leaves(&args) {
+            let name = command.get_name();
+            assert!(command.get_about().is_some_and(|about| about.to_string().len() > 10), "{name}");
+            let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+            assert!(long.contains("\nExample: semel "), "{name}: {long}");
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{name} {}", argument.get_id());
+            }
+        }
+    }
 }

@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
         Err(error) if exit::is_quiet(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // It may hold text of a record.
-            eprintln!("error: {}", output::escaped_lines(&format!("{error:#}")));
+            output::remark(&format!("error: {}", output::escaped_lines(&format!("{error:#}"))));
             Exit::of(&error).code()
         }
     }

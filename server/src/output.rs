@@ -52,6 +52,11 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Says something beside the output. Nobody has to hear it.
+pub(crate) fn remark(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// A value as a line of JSON.
 ///
 /// What a terminal would obey or hide is written as `\u…`: the same text to a program, and harmless to a person.

@@ -110,7 +110,8 @@ fn holder(record: &Record, now: Timestamp) -> String {
     let since = match (&record.state, phase) {
         (State::Done { finished_at, .. }, _) => *finished_at,
         (_, Phase::Held) => record.lease_until,
-        (_, Phase::Running) => record.heartbeat_at.min(record.updated_at),
+        // A fence is the clock of its grant.
+        (_, Phase::Running) => Timestamp::from_micros(record.fence.get()),
         _ => record.updated_at,
     };
     format!(

@@ -71,9 +71,9 @@ async fn ask(args: &HealthArgs) -> Result<()> {
         return ask_gateway(uri).await;
     }
     let opened = args.store.open().await?;
-    opened.probe().await?;
-    // What is left open goes with the process.
-    Ok(())
+    let answer = opened.probe().await;
+    opened.close().await;
+    Ok(answer?)
 }
 
 async fn ask_gateway(uri: &Uri) -> Result<()> {

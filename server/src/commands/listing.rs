@@ -4,7 +4,7 @@ use anyhow::Result;
 use semel::{Cursor, Inspect, Page, Query, Record, Timestamp};
 
 use super::filter::Filter;
-use crate::output::{Columns, Format, RecordLine, json_line, print};
+use crate::output::{Columns, Format, RecordLine, json_line, print, remark};
 
 /// What is asked of the store for each page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ fn tell_rest(shown: u32, next: Option<&Cursor>, format: Format) -> Result<()> {
     match (next, format) {
         (Some(next), Format::Table) => print(&format!("there may be more: --after {}\n", next.as_str())),
         (Some(next), Format::Json) => {
-            eprintln!("there may be more: --after {}", next.as_str());
+            remark(&format!("there may be more: --after {}", next.as_str()));
             Ok(())
         }
         (None, Format::Table) if shown == 0 => print("no records\n"),

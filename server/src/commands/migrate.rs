@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::store::StoreArgs;
 use crate::exit::Exit;
-use crate::output::{Columns, OutputArgs, json_line, print};
+use crate::output::{Columns, OutputArgs, json_line, print, remark};
 use crate::stores::Opened;
 
 #[derive(Debug, Clone, Subcommand)]
@@ -171,6 +171,6 @@ fn migrations(count: usize) -> String {
 
 /// Not an output of its own: who reads a script or JSON lines gets none. Nor is it a failure.
 fn no_schema() -> Result<()> {
-    eprintln!("this store has no schema, so there is nothing to migrate");
+    remark("this store has no schema, so there is nothing to migrate");
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::prune;
 use super::store::StoreArgs;
 use crate::config::Size;
 use crate::exit::Exit;
-use crate::output::{Columns, Format, OutputArgs, json_line, print};
+use crate::output::{Columns, Format, OutputArgs, json_line, print, remark};
 use crate::stores::{Opened, redacted};
 use caller::{Caller, REALM, RETENTION};
 use load::Measured;
@@ -160,7 +160,7 @@ async fn each(
 /// Removes what the loads have left, once it is expired.
 async fn clean(opened: &Opened) -> Result<()> {
     if opened.expires_by_itself() {
-        eprintln!("the store removes the records of this bench by itself, in about a minute");
+        remark("the store removes the records of this bench by itself, in about a minute");
         return Ok(());
     }
     let progress = progress::spinner();
@@ -172,9 +172,9 @@ async fn clean(opened: &Opened) -> Result<()> {
     removed?;
     let left = Query { realm: Some(REALM.to_owned()), limit: 1, ..Query::default() };
     if !opened.store.list(&left).await?.records.is_empty() {
-        eprintln!(
+        remark(&format!(
             "there are records in the realm {REALM} that are not expired yet; `semel prune --realm {REALM}` removes them"
-        );
+        ));
     }
     Ok(())
 }
