@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 
 use crate::place::{Place, on_every_store};
-use crate::semel::{Ran, command, objects, semel};
+use crate::process::{Ran, command, objects, semel};
 
 on_every_store!(
     every_state_is_listed,
@@ -47,7 +47,10 @@ async fn every_state_is_listed(place: Place) {
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 6, "{shown}");
     let header: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(header, ["KEY", "REALM", "PRINCIPAL", "STATE", "OPERATION", "ATTEMPT", "FENCE", "AGE", "OWNER"]);
+    assert_eq!(
+        header,
+        ["KEY", "REALM", "PRINCIPAL", "STATE", "OPERATION", "ATTEMPT", "FENCE", "AGE", "OWNER"]
+    );
     for (key, state) in [
         ("k-running", " running "),
         ("k-held", " held "),
@@ -55,7 +58,8 @@ async fn every_state_is_listed(place: Place) {
         ("k-released", " released "),
         ("k-expired", " done, expired "),
     ] {
-        let line = lines.iter().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{key}: {shown}"));
+        let line =
+            lines.iter().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{key}: {shown}"));
         assert!(line.contains(state) && line.contains("POST /charges") && line.contains("host-1"), "{line}");
     }
     let objects = place.of_realm(&["list", "--output", "json"]).json();
@@ -98,7 +102,8 @@ async fn a_page_says_where_the_next_begins(place: Place) {
         let after = cursor.as_deref().map_or(Vec::new(), |cursor| vec!["--after", cursor]);
         let page = place.of_realm(&[&["list", "--limit", "2"], &*after].concat()).ok();
         let mut lines: Vec<&str> = page.lines().filter(|line| *line != "no records").collect();
-        cursor = lines.last().and_then(|line| line.strip_prefix("there may be more: --after ")).map(str::to_owned);
+        cursor =
+            lines.last().and_then(|line| line.strip_prefix("there may be more: --after ")).map(str::to_owned);
         if cursor.is_some() {
             lines.pop();
         }
@@ -145,10 +150,16 @@ async fn held_records_are_listed_with_their_notes(place: Place) {
     five_states(&place).await;
     let shown = place.of_realm(&["stale"]).ok();
     assert_eq!(shown.lines().count(), 2, "{shown}");
-    assert!(shown.starts_with("KEY ") && shown.contains(" HELD FOR ") && shown.contains("\nk-held "), "{shown}");
+    assert!(
+        shown.starts_with("KEY ") && shown.contains(" HELD FOR ") && shown.contains("\nk-held "),
+        "{shown}"
+    );
     assert!(shown.trim_end().ends_with("abandoned: the connection was lost"), "{shown}");
     let objects = place.of_realm(&["stale", "--output", "json"]).json();
-    assert_eq!((objects.len(), &objects[0]["key"], &objects[0]["state"]), (1, &"k-held".into(), &"held".into()));
+    assert_eq!(
+        (objects.len(), &objects[0]["key"], &objects[0]["state"]),
+        (1, &"k-held".into(), &"held".into())
+    );
     assert!(objects[0]["note"]["text"].as_str().unwrap().contains("the connection was lost"));
     assert!(objects[0]["note"]["at"].is_string());
 }
@@ -174,7 +185,10 @@ async fn what_a_terminal_obeys_is_escaped(place: Place) {
     assert!(place.of_realm(&["list"]).ok().contains("POST /\\u{202e}segrahc"));
     // To a program it is the same text as before.
     let objects = place.of_realm(&["list", "--output", "json"]).json();
-    assert_eq!((&objects[0]["operation"], &objects[0]["principal"]), (&operation.into(), &"p\u{202e}".into()));
+    assert_eq!(
+        (&objects[0]["operation"], &objects[0]["principal"]),
+        (&operation.into(), &"p\u{202e}".into())
+    );
 }
 
 async fn a_reader_that_had_enough_is_no_failure(place: Place) {
@@ -197,7 +211,10 @@ async fn a_reader_that_had_enough_is_no_failure(place: Place) {
 fn a_store_of_nothing_is_listed() {
     for command in ["list", "stale"] {
         assert_eq!(semel(&[command, "--store", "memory:"]).ok(), "no records\n");
-        assert_eq!(semel(&[command, "--store", "memory:", "--cache", "memory:1MiB", "--output", "json"]).ok(), "");
+        assert_eq!(
+            semel(&[command, "--store", "memory:", "--cache", "memory:1MiB", "--output", "json"]).ok(),
+            ""
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! The operator's commands, as processes, on every store.
 
-mod semel;
+mod process;
 mod place;
 mod records;
 mod listing;

@@ -6,7 +6,7 @@ use semel::{Inspect, PostgresStore, RedisStore, SqliteStore, Token};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
-use crate::semel::{Ran, semel};
+use crate::process::{Ran, semel};
 
 /// A store of a test, or a corner of one that others use, too.
 pub(crate) struct Place {
@@ -34,7 +34,8 @@ pub(crate) async fn database() -> String {
     tokio::spawn(connection);
     let name = format!("test_{}", Token::random());
     client.batch_execute(&format!("create database {name}")).await.unwrap();
-    let (base, query) = url.split_once('?').map_or((&*url, String::new()), |(base, query)| (base, format!("?{query}")));
+    let (base, query) =
+        url.split_once('?').map_or((&*url, String::new()), |(base, query)| (base, format!("?{query}")));
     let (server, _) = base.rsplit_once('/').unwrap();
     format!("{server}/{name}{query}")
 }

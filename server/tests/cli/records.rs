@@ -63,7 +63,10 @@ impl Place {
 }
 
 pub(crate) fn outcome() -> Outcome {
-    let headers = [("content-type", Bytes::from_static(b"application/json")), ("x-trace", Bytes::from_static(b"a\xffb"))];
+    let headers = [
+        ("content-type", Bytes::from_static(b"application/json")),
+        ("x-trace", Bytes::from_static(b"a\xffb")),
+    ];
     let outcome = Outcome::new(201).unwrap().with_headers(headers).unwrap();
     outcome.with_subtype("created").unwrap().with_body(&b"{\"id\":\n 7}"[..]).unwrap()
 }
@@ -86,9 +89,9 @@ impl<'a> New<'a> {
         Self { terms: Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap(), ..self }
     }
 
-    pub(crate) async fn claimed(self) -> Lease {
-        let store = &self.place.store;
-        let ask = Ask {
+    /// The claim as it is sent.
+    pub(crate) async fn ask(self) -> Ask {
+        Ask {
             key: self.key,
             intent: Intent::of(self.operation, "charges/7", &1).unwrap(),
             token: Token::random(),
@@ -96,9 +99,13 @@ impl<'a> New<'a> {
             terms: self.terms,
             takeover: Takeover::Never,
             durability: Durability::Full,
-            not_after: store.now().await.unwrap().after(Duration::from_secs(600)),
-        };
-        match store.claim(&ask).await.unwrap() {
+            not_after: self.place.store.now().await.unwrap().after(Duration::from_secs(600)),
+        }
+    }
+
+    pub(crate) async fn claimed(self) -> Lease {
+        let store = &self.place.store;
+        match store.claim(&self.ask().await).await.unwrap() {
             Claim::Granted(lease) => lease,
             other => panic!("not granted: {other:?}"),
         }

@@ -1,0 +1,50 @@
+//! `semel prune`.
+
+use serde_json::json;
+
+use crate::place::{Place, on_every_store};
+use crate::process::semel;
+
+on_every_store!(
+    expired_records_are_removed_and_others_stay,
+    a_dry_run_removes_nothing,
+    every_batch_is_gone_through
+);
+
+async fn expired_records_are_removed_and_others_stay(place: Place) {
+    place.done("k-done").await;
+    place.held("k-held").await;
+    place.expired("k-1").await;
+    place.expired("k-2").await;
+    let ran = place.of_realm(&["prune"]);
+    assert_eq!(ran.err, "", "progress is for terminals");
+    assert_eq!(ran.ok(), "removed 2 expired records\n");
+    assert_eq!(place.of_realm(&["list", "--output", "json"]).json().len(), 2);
+    assert_eq!(place.of_realm(&["prune"]).ok(), "removed 0 expired records\n");
+}
+
+async fn a_dry_run_removes_nothing(place: Place) {
+    place.done("k-done").await;
+    place.expired("k-1").await;
+    assert_eq!(place.of_realm(&["prune", "--dry-run"]).ok(), "1 expired record; none was removed\n");
+    let line = |removed: u32, dry_run: bool| json!({ "realm": place.realm, "expired": 1, "removed": removed, "dry_run": dry_run });
+    assert_eq!(place.of_realm(&["prune", "--dry-run", "--output", "json"]).json(), [line(0, true)]);
+    assert_eq!(place.of_realm(&["list", "--output", "json"]).json().len(), 2);
+    assert_eq!(place.of_realm(&["prune", "--output", "json"]).json(), [line(1, false)]);
+    assert_eq!(place.of_realm(&["list", "--output", "json"]).json().len(), 1);
+}
+
+async fn every_batch_is_gone_through(place: Place) {
+    for number in 0..7 {
+        place.expired(&format!("k-{number}")).await;
+    }
+    assert_eq!(place.of_realm(&["prune", "--batch", "2"]).ok(), "removed 7 expired records\n");
+}
+
+#[test]
+fn a_batch_has_limits() {
+    for batch in ["0", "10001", "all"] {
+        semel(&["prune", "--store", "memory:", "--batch", batch]).refused(2);
+    }
+    assert_eq!(semel(&["prune", "--store", "memory:"]).ok(), "removed 0 expired records\n");
+}
