@@ -55,7 +55,7 @@ fn page(seen: &Seen, args: &InspectArgs) -> String {
 }
 
 fn line(page: &mut String, name: &str, value: &str) {
-    let _ = writeln!(page, "{name:<13}{}", escaped(value));
+    let _ = writeln!(page, "{name:<15}{}", escaped(value));
 }
 
 fn head(page: &mut String, record: &Record, now: Timestamp) {
@@ -82,11 +82,8 @@ fn intent(page: &mut String, record: &Record) {
     let _ = writeln!(page, "\nintent");
     line(page, "  operation", intent.operation());
     line(page, "  resource", if intent.resource().is_empty() { "none" } else { intent.resource() });
-    line(
-        page,
-        "  fingerprint",
-        &format!(" {} (version {})", hex(fingerprint.as_bytes()), fingerprint.version()),
-    );
+    let digits = hex(fingerprint.as_bytes());
+    line(page, "  fingerprint", &format!("{digits} (version {})", fingerprint.version()));
 }
 
 fn timeline(page: &mut String, record: &Record, now: Timestamp) {

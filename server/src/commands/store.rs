@@ -52,12 +52,15 @@ impl StoreArgs {
 
     /// The flags by which another command finds the same store, with a space before each. A login is left out.
     pub(super) fn flags(&self) -> String {
-        let store = self.place.store.as_deref().map(|url| match redacted(url) == url {
-            true => format!(" --store {}", quoted(url)),
-            false => " --store \"$SEMEL_STORE\"".to_owned(),
-        });
-        let config =
-            self.config.as_deref().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
-        store.or(config).unwrap_or_default()
+        let flag = |flag: &str, url: &Option<String>| match url.as_deref() {
+            None => String::new(),
+            Some(url) if redacted(url) == url => format!(" --{flag} {}", quoted(url)),
+            Some(_) => format!(" --{flag} \"$SEMEL_{}\"", flag.to_uppercase()),
+        };
+        let urls = flag("store", &self.place.store) + &flag("cache", &self.place.cache);
+        match (&self.place.store, &self.config) {
+            (None, Some(file)) => format!("{urls} --config {}", quoted(&file.to_string_lossy())),
+            _ => urls,
+        }
     }
 }

@@ -26,28 +26,28 @@ async fn a_done_record_is_shown_with_its_outcome(place: Place) {
     let lease = place.done("k").await;
     let page = place.of_realm(&["inspect", "k"]).ok();
     for part in [
-        "key          k\n",
-        &format!("realm        {}\n", place.realm),
-        "principal    none\n",
-        "state        done\n",
-        "  operation  POST /charges\n",
-        "  resource   charges/7\n",
+        "key            k\n",
+        &format!("realm          {}\n", place.realm),
+        "principal      none\n",
+        "state          done\n",
+        "  operation    POST /charges\n",
+        "  resource     charges/7\n",
         " (version 1)\n",
         " ago  created\n",
         &format!(" ago  attempt 1 granted to host-1, fence {}\n", lease.fence()),
         " ago  outcome recorded",
         "in 23h  retention ends\n",
-        "  status     201\n",
-        "  subtype    created\n",
-        "  header     content-type: application/json\n",
-        "  header     x-trace: a\u{fffd}b\n",
-        "  body       10 bytes; --body shows it\n",
+        "  status       201\n",
+        "  subtype      created\n",
+        "  header       content-type: application/json\n",
+        "  header       x-trace: a\u{fffd}b\n",
+        "  body         10 bytes; --body shows it\n",
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}");
     }
     assert!(!page.contains("what can be done") && !page.contains("{\"id\""), "{page}");
     let page = place.of_realm(&["inspect", "k", "--body"]).ok();
-    assert!(page.ends_with("  body       10 bytes\n    {\"id\":\n     7}\n"), "{page}");
+    assert!(page.ends_with("  body         10 bytes\n    {\"id\":\n     7}\n"), "{page}");
 }
 
 async fn a_held_record_is_shown_with_what_can_be_done(place: Place) {
@@ -55,13 +55,15 @@ async fn a_held_record_is_shown_with_what_can_be_done(place: Place) {
     let page = place.of_realm(&["inspect", "k"]).ok();
     let flags = format!("--realm {} --principal '' --fence {}", place.realm, lease.fence());
     for part in [
-        "state        held: the lease is over, and it is not known what happened\n",
+        "state          held: the lease is over, and it is not known what happened\n",
         " ago  attempt 1 last heard of\n",
         " ago  the lease was over\n",
         " ago  note: abandoned: the connection was lost\n",
         &format!("    semel resolve k {flags} "),
         &format!("    semel reset k {flags} "),
         &format!("    semel forget k {flags} "),
+        // The cache has to hear of what was reset or forgotten.
+        &place.cache.as_ref().map(|url| format!(" --cache {url} ")).unwrap_or_default(),
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}");
     }
@@ -99,12 +101,12 @@ async fn running_released_and_expired_records_are_told_apart(place: Place) {
     place.released("k-released").await;
     place.expired("k-expired").await;
     let running = place.of_realm(&["inspect", "k-running"]).ok();
-    assert!(running.contains("state        running\n"), "{running}");
+    assert!(running.contains("state          running\n"), "{running}");
     assert!(running.contains("s  the lease is over, unless it is renewed\n"), "{running}");
     let released = place.of_realm(&["inspect", "k-released"]).ok();
-    assert!(released.contains("state        released: the key can be claimed again\n"), "{released}");
+    assert!(released.contains("state          released: the key can be claimed again\n"), "{released}");
     let expired = place.of_realm(&["inspect", "k-expired"]).ok();
-    assert!(expired.contains("expired      its retention is over"), "{expired}");
+    assert!(expired.contains("expired        its retention is over"), "{expired}");
     assert!(expired.contains(" ago  retention ended\n"), "{expired}");
 }
 
@@ -176,7 +178,7 @@ async fn a_body_that_is_no_text_is_not_printed(place: Place) {
     place.new_key("escape").done(&binary(b"\x1b[2J")).await;
     for (key, size, base64) in [("nul", 4, "YQAB/w=="), ("escape", 4, "G1sySg==")] {
         let page = place.of_realm(&["inspect", key, "--body"]).ok();
-        assert!(page.ends_with(&format!("  body       {size} bytes, binary\n")), "{page:?}");
+        assert!(page.ends_with(&format!("  body         {size} bytes, binary\n")), "{page:?}");
         let record = &place.of_realm(&["inspect", key, "--body", "--output", "json"]).json()[0];
         assert_eq!((&record["body_base64"], record.get("body")), (&base64.into(), None));
     }
@@ -187,11 +189,11 @@ async fn a_body_that_was_not_recorded_is_told_from_an_empty_one(place: Place) {
     place.new_key("empty").done(&Outcome::new(204).unwrap()).await;
     let of = |key: &str| place.of_realm(&["inspect", key]).ok();
     assert!(
-        of("omitted").ends_with("  body       not recorded: it was too large, or streamed\n"),
+        of("omitted").ends_with("  body         not recorded: it was too large, or streamed\n"),
         "{}",
         of("omitted")
     );
-    assert!(of("empty").ends_with("  body       0 bytes\n"), "{}", of("empty"));
+    assert!(of("empty").ends_with("  body         0 bytes\n"), "{}", of("empty"));
     let json =
         |key: &str| place.of_realm(&["inspect", key, "--output", "json"]).json()[0]["body_bytes"].clone();
     assert_eq!((json("omitted"), json("empty")), (Value::Null, 0.into()));
@@ -207,7 +209,7 @@ async fn a_key_in_two_scopes_needs_one_of_them(place: Place) {
         assert!(said.contains(&format!("\n  --realm {} --principal 'b o'\\''b'\n", place.realm)), "{said}");
     }
     let page = place.of_realm(&["inspect", "k", "--principal", "ann"]).ok();
-    assert!(page.contains("principal    ann\n"), "{page}");
+    assert!(page.contains("principal      ann\n"), "{page}");
 }
 
 async fn an_unknown_key_is_missing(place: Place) {
