@@ -119,6 +119,9 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
          pragma journal_size_limit = {LOG_BYTES}"
     );
     connection.execute_batch(&settings).map_err(fault)?;
+    // Whoever opens the file after a crash finds the whole of a commit that was written and perhaps not synced yet. This
+    // syncs it, before anybody is told of it.
+    connection.query_row("pragma wal_checkpoint(passive)", [], |_| Ok(())).map_err(fault)?;
     if let Some(bytes) = options.max_bytes {
         let page: u32 = connection.query_row("pragma page_size", [], |row| row.get(0)).map_err(fault)?;
         let pages = (bytes / u64::from(page)).max(1);

@@ -95,7 +95,7 @@ async fn a_file_that_cannot_be_written_is_refused() {
 
 #[tokio::test]
 async fn options_out_of_range_are_refused_by_name() {
-    let refused = SqliteOptions::new("x").with_busy_timeout(Duration::ZERO).err().expect("refused");
+    let refused = SqliteOptions::new("x").with_busy_timeout(Duration::ZERO).expect_err("refused");
     assert_eq!(refused.to_string(), "store refused: timeout of 0ns is not within 10ms to 600s");
 }
 
