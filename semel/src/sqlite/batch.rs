@@ -50,7 +50,8 @@ fn apply(
     // Not before: a wait for the lock would have made it old.
     let now = Timestamp::of_host();
     let mut read = transaction.prepare_cached(include_str!("sql/read.sql"))?;
-    let mut put = transaction.prepare_cached(include_str!("sql/put.sql"))?;
+    let put = || transaction.prepare_cached(include_str!("sql/put.sql"));
+    let mut put = may_write.then(put).transpose()?;
     let mut answers = Vec::with_capacity(questions.len());
     for question in questions {
         let mut record = match find(&mut read, question)? {
@@ -63,10 +64,8 @@ fn apply(
         let before = version(&record);
         let what = answer(&question.asked, &mut record, now);
         if let Some(record) = record.filter(|record| Some(record.version) != before) {
-            if !may_write {
-                return Ok(None);
-            }
-            row::put(&mut put, question.id, &record)?;
+            let Some(put) = &mut put else { return Ok(None) };
+            row::put(put, question.id, &record)?;
         }
         answers.push(Ok(Answer { now, what }));
     }

@@ -19,7 +19,7 @@ impl Fault {
     /// An error before anything was committed: nothing was applied.
     pub(super) fn before_commit(path: &Path, error: Error) -> Self {
         let meaning = Meaning::of(&error);
-        let ends_session = matches!(meaning, Meaning::Broken | Meaning::Damaged);
+        let ends_session = matches!(meaning, Meaning::Broken | Meaning::Damaged | Meaning::Foreign);
         Self { failed: meaning.failed(path, error), ends_session }
     }
 
@@ -67,6 +67,8 @@ enum Meaning {
     Broken,
     /// The file holds something that is not what SQLite wrote.
     Damaged,
+    /// The file is of another kind.
+    Foreign,
     /// The same would happen again.
     Refused,
 }
@@ -90,7 +92,8 @@ impl Meaning {
                 | ErrorCode::FileLockingProtocolFailed
                 | ErrorCode::InternalMalfunction,
             ) => Self::Broken,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged,
+            Some(ErrorCode::DatabaseCorrupt) => Self::Damaged,
+            Some(ErrorCode::NotADatabase) => Self::Foreign,
             _ => Self::Refused,
         }
     }
@@ -108,8 +111,12 @@ impl Meaning {
             }
             // Perhaps only a part of it is, and the other questions of the batch are about the rest.
             Self::Damaged => {
-                let message = format!("{path} is damaged, or no SQLite database: {error}");
+                let message = format!("{path} is damaged: {error}");
                 Failed::Refused(StoreError::corrupt(message).with_source(error))
+            }
+            Self::Foreign => {
+                let message = format!("{path} is no SQLite database");
+                Failed::Refused(StoreError::refused(message).with_source(error))
             }
             Self::Refused => {
                 let message = format!("SQLite refused what was asked of {path}: {error}");
@@ -138,7 +145,7 @@ mod tests {
             (ffi::SQLITE_CANTOPEN, Meaning::Broken),
             (ffi::SQLITE_READONLY_DBMOVED, Meaning::Broken),
             (ffi::SQLITE_CORRUPT, Meaning::Damaged),
-            (ffi::SQLITE_NOTADB, Meaning::Damaged),
+            (ffi::SQLITE_NOTADB, Meaning::Foreign),
             (ffi::SQLITE_CONSTRAINT_CHECK, Meaning::Refused),
             (ffi::SQLITE_TOOBIG, Meaning::Refused),
             (ffi::SQLITE_ERROR, Meaning::Refused),

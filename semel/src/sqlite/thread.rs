@@ -61,3 +61,41 @@ impl Thread {
         answer.await.ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Token;
+    use crate::sqlite::file;
+    use rusqlite::TransactionBehavior;
+
+    fn begin(session: &Session) -> rusqlite::Transaction<'_> {
+        session.begin(TransactionBehavior::Immediate).expect("nobody else has the lock")
+    }
+
+    #[tokio::test]
+    async fn a_job_that_panics_ends_its_thread_and_is_rolled_back() {
+        let folder = std::env::temp_dir().join(format!("semel-test-{}", Token::random()));
+        std::fs::create_dir(&folder).unwrap();
+        let options = SqliteOptions::new(file::create(&folder.join("file.db")).unwrap());
+        let running = TaskTracker::new();
+        let thread = Thread::start(options.clone(), &running).await.unwrap();
+        let half_way = thread.run(|session| {
+            let change = begin(session);
+            change.execute_batch("create table half (x)").unwrap();
+            panic!("on purpose");
+        });
+        assert_eq!(half_way.await, None);
+        assert_eq!(thread.run(|_| 7).await, None);
+
+        let next = Thread::start(options, &running).await.unwrap();
+        let tables = next.run(|session| {
+            begin(session).query_row("select count(*) from sqlite_schema", [], |row| row.get::<_, i64>(0))
+        });
+        assert_eq!(tables.await.unwrap().unwrap(), 0);
+        drop((thread, next));
+        running.close();
+        running.wait().await;
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -3,5 +3,21 @@
 mod place;
 #[path = "../support/claims.rs"]
 mod claims;
+#[path = "../support/until.rs"]
+mod until;
+mod child;
 
 mod contract;
+mod opening;
+mod schema;
+mod constraints;
+mod outcomes;
+mod unreadable;
+mod races;
+mod busy;
+mod repeats;
+mod full;
+mod pruning;
+mod listing;
+mod closing;
+mod processes;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use semel::conformance::{self, Subject};
 use semel::{Inspect, MemoryStore, Tiered};
 
-use crate::place::{Place, cache};
+use crate::place::{Folder, Place, cache};
 
 /// The second handle has the same hot store, as two processes before one Redis have.
 async fn keeps_every_promise(tier: impl Inspect, peer: impl Inspect) {
@@ -33,6 +33,13 @@ async fn memory_before_redis_before_postgres_keeps_every_promise() {
     let (place, cache) = (Place::shared(), cache());
     let tier = Tiered::new(cache.clone(), place.tier().await);
     keeps_every_promise(tier, Tiered::new(cache, place.tier().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_before_sqlite_keeps_every_promise() {
+    let (folder, cache) = (Folder::new(), cache());
+    let tier = Tiered::new(cache.clone(), folder.store().await);
+    keeps_every_promise(tier, Tiered::new(cache, folder.store().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

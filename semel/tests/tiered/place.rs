@@ -1,6 +1,11 @@
 //! A place of its own for each test, on the servers that `cargo xtask test` starts or on some of its own.
 
-use semel::{MemoryCache, Outcome, PostgresOptions, PostgresStore, RedisOptions, RedisStore, Tiered, Token};
+use std::path::PathBuf;
+
+use semel::{
+    MemoryCache, Outcome, PostgresOptions, PostgresStore, RedisOptions, RedisStore, SqliteStore, Tiered,
+    Token,
+};
 use xtask::redis_servers::RedisServers;
 
 fn url(variable: &str) -> String {
@@ -65,6 +70,29 @@ impl Own {
         let mut servers = RedisServers::new().unwrap();
         let redis = servers.start("hot", "").unwrap();
         Self { servers, place: Place::on(redis) }
+    }
+}
+
+/// A folder for a file, which is removed with this.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("semel-test-{}", Token::random()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) async fn store(&self) -> SqliteStore {
+        let store = SqliteStore::open(self.0.join("semel.db")).await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,0 +1,48 @@
+//! The end of a store.
+
+use std::fs;
+
+use futures_util::future::join_all;
+use semel::{Claim, Inspect, Outcome, Query, Store};
+
+use crate::place::{Place, ask, granted};
+use crate::until::until;
+
+#[tokio::test]
+async fn what_is_queued_is_answered_and_one_file_is_left() {
+    let place = Place::new();
+    let store = place.store().await;
+    let asks = join_all((0..32).map(async |n| ask(&store, &format!("key-{n}")).await)).await;
+    let claims = join_all(asks.iter().map(|ask| store.claim(ask)));
+    let (claims, ()) = tokio::join!(claims, async {
+        // After them: they are polled first.
+        store.close().await;
+    });
+    for claim in claims {
+        assert!(matches!(claim.unwrap(), Claim::Granted(_)));
+    }
+    assert!(!place.beside("-wal").exists() && !place.beside("-shm").exists());
+    for refused in [
+        store.claim(&asks[0]).await.map(drop),
+        store.find(&asks[0].key).await.map(drop),
+        store.list(&Query::default()).await.map(drop),
+        store.migrate().await.map(drop),
+    ] {
+        let refused = refused.expect_err("it is closed");
+        assert!(refused.to_string().contains("the store is closed"), "{refused}");
+    }
+    let again = place.store().await;
+    assert_eq!(again.list(&Query::default()).await.unwrap().records.len(), 32);
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_closes_its_files_in_the_end() {
+    let place = Place::new();
+    let store = place.store().await;
+    let lease = granted(&store, &ask(&store, "key").await).await;
+    store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap().applied().unwrap();
+    assert!(place.beside("-wal").exists());
+    drop(store);
+    until("the log is gone", async || !place.beside("-wal").exists()).await;
+    assert!(fs::metadata(place.path()).unwrap().len() > 4096);
+}

@@ -1,0 +1,219 @@
+//! The schema: how it comes, goes, and is refused.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rusqlite::Connection;
+use semel::{
+    Ack, Inspect, Lease, MigrationStatus, Outcome, Prune, Query, SqliteStore, Store, StoreError, Token,
+};
+
+use crate::place::{Place, ask, granted};
+
+/// A store whose schema is still missing, and a connection beside it.
+async fn bare() -> (Place, SqliteStore, Connection) {
+    let place = Place::new();
+    let store = place.options().open().await.unwrap();
+    let client = place.client();
+    (place, store, client)
+}
+
+/// What is in the file.
+fn contents(client: &Connection) -> Vec<String> {
+    let question = "select name from sqlite_schema where name not like 'sqlite_%' order by name";
+    client.prepare(question).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// A key can be run from beginning to end.
+async fn works(store: &SqliteStore) {
+    let ask = ask(store, &Token::random().to_string()).await;
+    let lease = granted(store, &ask).await;
+    assert_eq!(store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap(), Ack::Applied);
+    assert_eq!(store.list(&Query::default()).await.unwrap().records.last().unwrap().owner, ask.owner);
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
+}
+
+/// What each verb says that depends on the schema.
+async fn verbs(store: &SqliteStore) -> BTreeMap<&'static str, Result<(), StoreError>> {
+    let ask = ask(store, "key").await;
+    let (key, now) = (&ask.key, store.now().await.unwrap());
+    let lease = Lease::new(key.clone(), ask.token, semel::Fence::new(1), 1, now);
+    let (outcome, fence, query) = (Outcome::new(200).unwrap(), lease.fence(), Query::default());
+    BTreeMap::from([
+        ("claim", store.claim(&ask).await.map(drop)),
+        ("renew", store.renew(&lease, Duration::from_secs(1)).await.map(drop)),
+        ("complete", store.complete(&lease, &outcome).await.map(drop)),
+        ("release", store.release(&lease).await.map(drop)),
+        ("abandon", store.abandon(&lease, "test").await.map(drop)),
+        ("void", store.void(key, ask.token, now).await.map(drop)),
+        ("find", store.find(key).await.map(drop)),
+        (
+            "find_many",
+            store.find_many(std::slice::from_ref(key)).await.and_then(|mut found| found.remove(0)).map(drop),
+        ),
+        ("prune", store.prune(&Prune::default()).await.map(drop)),
+        ("list", store.list(&query).await.map(drop)),
+        ("stale", store.stale(&query).await.map(drop)),
+        ("stats", store.stats().await.map(drop)),
+        ("resolve", store.resolve(key, fence, &outcome, "test").await.map(drop)),
+        ("reset", store.reset(key, fence, "test").await.map(drop)),
+        ("forget", store.forget(key, fence, "test").await.map(drop)),
+    ])
+}
+
+/// Every verb is refused for good, with this advice.
+async fn all_refused(store: &SqliteStore, advice: &str) {
+    for (verb, answer) in verbs(store).await {
+        let refused = answer.expect_err(verb);
+        assert!(!refused.is_transient(), "{verb}: {refused}");
+        assert!(refused.to_string().contains(advice), "{verb}: {refused}");
+    }
+}
+
+/// Writes into the book what a later version of semel would have.
+fn newer(client: &Connection, needs: i32) {
+    let note = "insert into semel_migrations (version, name, checksum, needs) values (99, 'later', zeroblob(32), ?1)";
+    client.execute(note, [needs]).unwrap();
+}
+
+#[tokio::test]
+async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
+    let (_place, store, client) = bare().await;
+    assert_eq!(store.migrate_down(0).await.unwrap(), 0);
+    for _ in 0..2 {
+        assert_eq!(store.migrate().await.unwrap(), 1);
+        assert_eq!(store.migrate().await.unwrap(), 0);
+        works(&store).await;
+        assert_eq!(store.migrate_down(1).await.unwrap(), 0);
+        works(&store).await;
+        assert_eq!(store.migrate_down(0).await.unwrap(), 1);
+        assert!(contents(&client).is_empty(), "{:?}", contents(&client));
+    }
+    all_refused(&store, "apply the migrations").await;
+}
+
+#[tokio::test]
+async fn tables_of_somebody_else_are_left_alone() {
+    let place = Place::new();
+    let client = place.client();
+    client.execute_batch("create table theirs as select 7 as seven").unwrap();
+    let store = place.store().await;
+    works(&store).await;
+    assert_eq!(store.migrate_down(0).await.unwrap(), 1);
+    assert_eq!(contents(&client), ["theirs"]);
+    assert_eq!(store.migrate().await.unwrap(), 1);
+    works(&store).await;
+    assert_eq!(application_id(&client), 0, "the file is theirs");
+}
+
+fn application_id(client: &Connection) -> i32 {
+    client.query_row("pragma application_id", [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_new_file_says_whose_it_is() {
+    let place = Place::new();
+    let _store = place.store().await;
+    assert_eq!(&application_id(&place.client()).to_be_bytes(), b"seml");
+}
+
+#[tokio::test]
+async fn of_many_who_migrate_a_new_file_at_once_one_does() {
+    let place = Place::new();
+    let stores = join_all((0..8).map(|_| place.options().open())).await;
+    let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;
+    let mut applied: Vec<u32> = applied.into_iter().map(Result::unwrap).collect();
+    applied.sort_unstable();
+    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 1]);
+    for store in stores {
+        works(&store.unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn the_status_tells_what_was_applied() {
+    let (_place, store, client) = bare().await;
+    let records = MigrationStatus {
+        version: 1,
+        name: "records".to_owned(),
+        applied_at: None,
+        known: true,
+        unchanged: true,
+    };
+    assert_eq!(store.migration_status().await.unwrap(), std::slice::from_ref(&records));
+    store.migrate().await.unwrap();
+    newer(&client, 1);
+    let status = store.migration_status().await.unwrap();
+    let [first, later] = &status[..] else { panic!("{status:?}") };
+    let at = first.applied_at.expect("it was applied");
+    let now = store.now().await.unwrap();
+    assert!(now.since(at) < Duration::from_secs(60) && at.since(now) < Duration::from_secs(1), "{at} {now}");
+    assert_eq!(*first, MigrationStatus { applied_at: Some(at), ..records });
+    assert_eq!((later.version, &*later.name, later.known), (99, "later", false));
+}
+
+#[tokio::test]
+async fn the_printed_script_makes_a_schema_that_fits() {
+    let (_place, store, client) = bare().await;
+    client.execute_batch(&store.print_migrations()).unwrap();
+    works(&store).await;
+    assert_eq!(store.migrate().await.unwrap(), 0);
+    assert!(store.migration_status().await.unwrap()[0].unchanged);
+}
+
+#[tokio::test]
+async fn verbs_before_the_migration_say_what_to_do_and_work_after_it() {
+    let (_place, store, _) = bare().await;
+    all_refused(&store, "apply the migrations, with `SqliteStore::migrate` or `semel migrate up`").await;
+    store.migrate().await.unwrap();
+    works(&store).await;
+    for (verb, answer) in verbs(&store).await {
+        answer.expect(verb);
+    }
+}
+
+#[tokio::test]
+async fn a_schema_that_needs_newer_code_is_left_alone_by_every_verb() {
+    let (place, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    works(&store).await;
+    newer(&client, 2);
+    // As every migration does, it changes the schema.
+    client.execute_batch("create table semel_later (x)").unwrap();
+    all_refused(&store, "use a newer semel").await;
+    all_refused(&place.options().open().await.unwrap(), "use a newer semel").await;
+    let records: i64 = client.query_row("select count(*) from semel_records", [], |row| row.get(0)).unwrap();
+    assert_eq!(records, 1);
+    for refused in [store.migrate().await, store.migrate_down(0).await] {
+        let refused = refused.expect_err("it does not know that version");
+        assert!(!refused.is_transient() && refused.to_string().contains("use a newer semel"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_that_this_code_can_run_beside_is_used() {
+    let (place, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    newer(&client, 1);
+    works(&store).await;
+    let fresh = place.options().open().await.unwrap();
+    assert_eq!(fresh.migrate().await.unwrap(), 0);
+    works(&fresh).await;
+    // It does not know how to take back what it does not know.
+    fresh.migrate_down(0).await.expect_err("version 99 is not known");
+    works(&fresh).await;
+}
+
+#[tokio::test]
+async fn a_migration_in_another_form_is_refused_by_name() {
+    let (_place, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    client.execute_batch("update semel_migrations set checksum = zeroblob(32)").unwrap();
+    for refused in [store.migrate().await, store.migrate_down(0).await] {
+        let refused = refused.expect_err("somebody changed it");
+        assert!(!refused.is_transient(), "{refused}");
+        assert!(refused.to_string().contains("migration 1 (records)"), "{refused}");
+    }
+    assert!(!store.migration_status().await.unwrap()[0].unchanged);
+}
