@@ -1,0 +1,12 @@
+//! The gateway as a process, over real sockets, between clients and upstreams that do what they like.
+
+mod process;
+mod upstream;
+mod wire;
+
+mod semantics;
+mod scopes;
+mod tells;
+mod losses;
+mod smuggling;
+mod patience;
