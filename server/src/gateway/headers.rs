@@ -26,6 +26,8 @@ const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 const REALM: HeaderName = HeaderName::from_static("semel-realm");
 const PRINCIPAL: HeaderName = HeaderName::from_static("semel-principal");
 
+const TOLD: [HeaderName; 5] = [TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL];
+
 /// What a header cannot hold, and what says that something is encoded.
 const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
 
@@ -63,6 +65,12 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// What a service may take for what we tell it: for many of them an underscore is a hyphen.
+fn forged(headers: &HeaderMap) -> Vec<HeaderName> {
+    let is_told = |name: &HeaderName| TOLD.iter().any(|told| name.as_str().replace('_', "-") == told.as_str());
+    headers.keys().filter(|name| name.as_str().contains('_') && is_told(name)).cloned().collect()
+}
+
 /// Makes the headers of a client those of a request of our own.
 pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAddr>, is_tls: bool) {
     let takes_trailers =
@@ -72,7 +80,10 @@ pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAd
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     // The length is what the body turns out to have; and we have asked for the body already.
-    for name in [CONTENT_LENGTH, EXPECT, TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL] {
+    for name in [CONTENT_LENGTH, EXPECT].iter().chain(&TOLD) {
+        headers.remove(name);
+    }
+    for name in forged(headers) {
         headers.remove(name);
     }
     if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
@@ -144,6 +155,7 @@ mod tests {
             ("semel-token", "forged"),
             ("semel-fence", "9"),
             ("semel-principal", "root"),
+            ("semel_fence", "9"),
             ("idempotency-key", "k"),
             ("x-forwarded-for", "10.0.0.1"),
         ]);
