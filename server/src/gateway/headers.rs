@@ -32,14 +32,13 @@ const TOLD: [HeaderName; 5] = [TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL];
 const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
 
 /// What a connection has for itself.
-const OF_THE_CONNECTION: [HeaderName; 10] = [
+const OF_THE_CONNECTION: [HeaderName; 9] = [
     CONNECTION,
     KEEP_ALIVE,
     PROXY_CONNECTION,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
     HTTP2_SETTINGS,
@@ -79,8 +78,9 @@ pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAd
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    // The length is what the body turns out to have; and we have asked for the body already.
-    for name in [CONTENT_LENGTH, EXPECT].iter().chain(&TOLD) {
+    // The length is what the body turns out to have; and we have asked for the body already. Trailers of a request end
+    // here: what they add to the head was not there when the key was claimed.
+    for name in [CONTENT_LENGTH, EXPECT, TRAILER].iter().chain(&TOLD) {
         headers.remove(name);
     }
     for name in forged(headers) {
