@@ -134,7 +134,7 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let answer = match upstream.request(parts, body.into()) {
-                Ok(request) => upstream.send(request).await,
+                Ok(request) => upstream.send(request).await.and_then(final_only),
                 Err(_) => Err(Unanswered::Unsendable),
             };
             Ok(answer.map_or_else(Unanswered::response, |mut response| {
@@ -145,6 +145,11 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
             }))
         })
     }
+}
+
+/// An upstream that switches protocols without having been asked to gives no answer.
+fn final_only(response: Response<Returned>) -> Result<Response<Returned>, Unanswered> {
+    if response.status().is_informational() { Err(Unanswered::Lost) } else { Ok(response) }
 }
 
 /// Why there is no answer, which decides what becomes of the key.
