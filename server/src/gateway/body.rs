@@ -16,13 +16,14 @@ use tokio::time::{Sleep, sleep};
 #[derive(Debug)]
 pub(super) struct Inbound {
     body: Incoming,
-    patience: Duration,
+    /// None if whoever reads it has a limit of its own.
+    patience: Option<Duration>,
     /// Runs while nothing comes.
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl Inbound {
-    pub(super) fn new(body: Incoming, patience: Duration) -> Self {
+    pub(super) fn new(body: Incoming, patience: Option<Duration>) -> Self {
         Self { body, patience, idle: None }
     }
 }
@@ -39,7 +40,7 @@ impl Body for Inbound {
             self.idle = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(Broken::Off)));
         }
-        let patience = self.patience;
+        let Some(patience) = self.patience else { return Poll::Pending };
         let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(idle.as_mut().poll(context));
         Poll::Ready(Some(Err(Broken::Slow)))

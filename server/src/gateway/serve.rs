@@ -9,7 +9,7 @@ use super::body::{Inbound, Reply, Returned};
 use super::door::{self, Upgrade};
 use super::problem::Problem;
 use super::screen::Tunnel;
-use super::table::{Covered, Table, Target};
+use super::table::{self, Covered, Table, Target};
 use super::tunnel;
 use super::upstream::From;
 use crate::config::Config;
@@ -34,7 +34,9 @@ pub(super) async fn serve(
     let Some(target) = table.target(request.uri().path()) else {
         return Problem::NO_ROUTE.response(None).map(Reply::Other);
     };
-    let mut request = request.map(|body| Inbound::new(body, config.body_timeout));
+    // The layer reads a request with a key in limited time, and says so if it is over.
+    let patience = (!table::reads(target, &request)).then_some(config.body_timeout);
+    let mut request = request.map(|body| Inbound::new(body, patience));
     request.extensions_mut().insert(from);
     if let Some(upgrade) = door::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11)
     {

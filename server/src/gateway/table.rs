@@ -1,7 +1,7 @@
 //! Which request goes where, under which terms.
 
 use bytes::Bytes;
-use http::Method;
+use http::{Method, Request};
 use http::request::Parts;
 use semel::Scope;
 use semel::http::{Idempotency, IdempotencyLayer};
@@ -89,6 +89,12 @@ impl Target {
             Self::Open(upstream) => upstream,
         }
     }
+}
+
+/// Whether a request is read to its end before it is passed on.
+pub(super) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
+    let Target::Covered(covered) = target else { return false };
+    covered.methods.contains(request.method()) && request.headers().contains_key("idempotency-key")
 }
 
 /// The layer with the terms of a route.
