@@ -10,3 +10,4 @@ mod tells;
 mod losses;
 mod smuggling;
 mod patience;
+mod crashes;
