@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, Uri};
@@ -70,6 +70,16 @@ fn forged(headers: &HeaderMap) -> Vec<HeaderName> {
     headers.keys().filter(|name| name.as_str().contains('_') && is_told(name)).cloned().collect()
 }
 
+/// HTTP/2 may send the cookies one by one; in HTTP/1.1 there is one field of them.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let values: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let joined = HeaderValue::from_bytes(&values.join(b"; ".as_slice()));
+    headers.insert(COOKIE, joined.expect("valid values make a valid one"));
+}
+
 /// Makes the headers of a client those of a request of our own.
 pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAddr>, is_tls: bool) {
     let takes_trailers =
@@ -86,6 +96,7 @@ pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAd
     for name in forged(headers) {
         headers.remove(name);
     }
+    join_cookies(headers);
     if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
         headers.insert(HOST, host);
     }

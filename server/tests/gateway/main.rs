@@ -3,6 +3,7 @@
 mod process;
 mod upstream;
 mod wire;
+mod certs;
 
 mod semantics;
 mod scopes;
@@ -11,3 +12,5 @@ mod losses;
 mod smuggling;
 mod patience;
 mod crashes;
+mod streams;
+mod speech;
