@@ -14,3 +14,5 @@ mod patience;
 mod crashes;
 mod streams;
 mod speech;
+mod signals;
+mod starts;

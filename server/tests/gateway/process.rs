@@ -99,9 +99,9 @@ impl Setup {
     /// Starts it, and waits until it listens.
     pub(crate) async fn start(&self) -> Gateway {
         let mut gateway = Gateway::spawn(self.command(&["gateway"]), Arc::clone(&self.folder));
-        gateway.address = gateway.line("listening on ").await.parse().expect("an address");
+        gateway.address = gateway.told("listening on ").await;
         if !self.flags.windows(2).any(|pair| pair == ["--admin", "off"]) {
-            gateway.admin = gateway.line("admin on ").await.parse().expect("an address");
+            gateway.admin = gateway.told("admin on ").await;
         }
         gateway
     }
@@ -149,6 +149,12 @@ impl Gateway {
         });
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
         Self { child, log, address: nowhere, admin: nowhere, _folder: folder }
+    }
+
+    /// The address that a line of the log names.
+    async fn told(&mut self, text: &str) -> SocketAddr {
+        let line = self.line(text).await;
+        line.split('"').next().and_then(|address| address.parse().ok()).expect("an address")
     }
 
     /// All that it has logged.
