@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use tokio_postgres::NoTls;
 
 use crate::process::{Gateway, Setup};
+use crate::stores::{database, url_of};
 use crate::upstream::{Stop, Upstream};
 
 const LEASE: Duration = Duration::from_millis(600);
@@ -17,34 +17,12 @@ enum Kept {
     Postgres,
 }
 
-/// A database of its own, on the server that `cargo xtask test` starts.
-async fn database() -> String {
-    let variable = "SEMEL_TEST_POSTGRES_URL";
-    let url = std::env::var(variable)
-        .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"));
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the server is there");
-    tokio::spawn(connection);
-    let name = format!("gateway_{}_{}", std::process::id(), rand_name());
-    client.batch_execute(&format!("create database {name}")).await.expect("a database");
-    let (base, query) = url.split_once('?').map_or((&*url, String::new()), |(base, query)| (base, format!("?{query}")));
-    let (server, _) = base.rsplit_once('/').expect("a URL with a database");
-    format!("{server}/{name}{query}")
-}
-
-/// A name that no other test of this process has.
-fn rand_name() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64;
-    since.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 async fn setup(kept: Kept, policy: &str) -> (Upstream, Stop, Setup) {
     let (upstream, stop) = Upstream::stopping().await;
     let setup = Setup::before(upstream.address).with("--lease", "600ms").with("--policy", policy);
     let setup = match kept {
         Kept::Sqlite => setup,
-        Kept::Postgres => setup.with("--store", &database().await).with("--migrate", "true"),
+        Kept::Postgres => setup.with("--store", &url_of(&database().await)).with("--migrate", "true"),
     };
     (upstream, stop, setup)
 }

@@ -199,3 +199,35 @@ async fn large_headers_of_an_answer_reach_the_first_caller() {
     assert_eq!((again.status, again.is_replay()), (200, true));
     assert_eq!(upstream.count(), 1);
 }
+
+#[tokio::test]
+async fn what_follows_an_answer_is_not_the_answer_to_somebody_else() {
+    let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    for (what, line, sent) in [
+        ("a second answer", "POST /charges", format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{evil}")),
+        ("a second answer to chunks", "POST /charges", format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{evil}")),
+        ("a body where there is none", "POST /charges", format!("HTTP/1.1 204 No Content\r\n\r\n{evil}")),
+        ("a body to HEAD", "HEAD /charges", format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{evil}", evil.len())),
+    ] {
+        let upstream = Upstream::start(move |_| {
+            let sent = sent.clone();
+            async move { Act::Answer(sent.into_bytes()) }
+        })
+        .await;
+        let gateway = Setup::before(upstream.address).start().await;
+        let mut wire = gateway.wire().await;
+        for number in 0..30 {
+            let fields = format!("Idempotency-Key: {number}\r\n");
+            wire.send(crate::wire::request(line, &fields, b"")).await;
+            let head = wire.try_head().await.expect("an answer");
+            assert_ne!(head.header("content-length"), Some("4"), "{what}: {}", wire.text());
+            match head.header("content-length") {
+                Some("2") => drop(wire.hear("ok").await),
+                _ if head.header("transfer-encoding").is_some() => drop(wire.hear("0\r\n\r\n").await),
+                _ => {}
+            }
+        }
+        assert!(wire.text().is_empty(), "{what}: {}", wire.text());
+        assert_eq!(upstream.count(), 30, "{what}");
+    }
+}

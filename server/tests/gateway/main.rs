@@ -16,3 +16,4 @@ mod streams;
 mod speech;
 mod signals;
 mod starts;
+mod stores;

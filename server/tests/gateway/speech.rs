@@ -143,6 +143,19 @@ async fn a_renewed_certificate_is_taken_on_reload() {
     assert!(new.greet(gateway.address, &[]).await.is_some());
 }
 
+#[tokio::test]
+async fn a_client_that_does_not_greet_does_not_keep_it_from_stopping() {
+    let upstream = Upstream::counting().await;
+    let (setup, gateway, authority) = with_tls(&upstream).await;
+    drop(gateway);
+    let mut gateway = setup.with("--header-timeout", "1h").with("--drain", "1h").start().await;
+    let _silent = gateway.wire().await;
+    // It is greeted after the silent one was accepted.
+    assert!(authority.greet(gateway.address, &[]).await.is_some());
+    gateway.signal("TERM");
+    assert_eq!(gateway.ended().await, Some(0));
+}
+
 /// Answers everything on a connection.
 async fn serve(mut line: Line) {
     while let Some(seen) = line.request().await {
