@@ -212,17 +212,19 @@ fn scheme(url: &str) -> &str {
     url.split_once(':').map_or("", |(scheme, _)| scheme)
 }
 
-/// A URL without its login and its parameters, which may hold another.
+/// A URL without its login and its parameters, which may hold another. Where it cannot be told which is which, as
+/// passwords may hold any mark, the place is not shown either.
 pub(crate) fn redacted(url: &str) -> String {
-    let url = url.split('?').next().unwrap_or_default();
-    match url.split_once("://") {
+    let (shown, parameters) = url.split_once('?').unwrap_or((url, ""));
+    match shown.split_once("://") {
+        // `host=… password=…` is a form that libpq has, too.
+        _ if url.split(':').next().is_some_and(|scheme| scheme.contains('=')) => "***".to_owned(),
+        Some((scheme, _)) if parameters.contains('@') => format!("{scheme}://***"),
         Some((scheme, rest)) => match rest.rsplit_once('@') {
             Some((_, place)) => format!("{scheme}://***@{place}"),
-            None => url.to_owned(),
+            None => shown.to_owned(),
         },
-        // `host=… password=…` is a form that libpq has, too.
-        None if url.contains('=') => "***".to_owned(),
-        None => url.to_owned(),
+        None => shown.to_owned(),
     }
 }
 
@@ -239,6 +241,10 @@ mod tests {
             ("redis://cache", "redis://cache"),
             ("sqlite:semel.db", "sqlite:semel.db"),
             ("host=db password=secret", "***"),
+            ("host=db password=a://secret", "***"),
+            ("postgres://ann:se?cret@db/app", "postgres://***"),
+            ("postgres://ann:s@e?cret@db/app", "postgres://***"),
+            ("postgres://db/app?password=se@cret", "postgres://***"),
         ] {
             assert_eq!(redacted(url), shown);
         }

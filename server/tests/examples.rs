@@ -45,7 +45,8 @@ impl Drop for Demo {
 
 /// Runs an example, if its interpreter is here.
 fn run(interpreter: &str, example: &str, url: &str) -> Option<Output> {
-    let found = Command::new(interpreter).arg("--version").output().is_ok_and(|output| output.status.success());
+    let found =
+        Command::new(interpreter).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
         println!("{interpreter} is not here, so examples/{example} was not run");
         return None;
@@ -75,7 +76,8 @@ fn the_example_configuration_can_be_used() {
         .expect("the binary runs");
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for part in ["\"path\": \"/charges\"", "\"policy\": \"transactional\"", "\"scope\": \"header:x-user-id\""] {
+    for part in ["\"path\": \"/charges\"", "\"policy\": \"transactional\"", "\"scope\": \"header:x-user-id\""]
+    {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
 }

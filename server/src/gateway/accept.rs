@@ -70,7 +70,10 @@ async fn greet(io: TcpStream, peer: SocketAddr, state: &Arc<State>, stop: Cancel
     let Some(tls) = &current.tls else {
         return converse(io, From { peer, is_tls: false }, state, &current, stop).await;
     };
-    match timeout(current.config.header_timeout, tls.accept(io)).await {
+    let greeting = timeout(current.config.header_timeout, tls.accept(io));
+    // Whoever has not asked for anything yet is not waited for.
+    let Some(greeted) = stop.run_until_cancelled(greeting).await else { return };
+    match greeted {
         Ok(Ok(io)) => converse(io, From { peer, is_tls: true }, state, &current, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as we do"),
         Err(_) => tracing::debug!("a client did not finish its greeting in time"),
@@ -83,7 +86,12 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let tunnel = Tunnel::default();
-    let io = TokioIo::new(Stream::new(io, current.config.body_timeout, tunnel.clone()));
+    let io = TokioIo::new(Stream::new(
+        io,
+        current.config.header_timeout,
+        current.config.body_timeout,
+        tunnel.clone(),
+    ));
     let service = service_fn(|request| {
         // Each request sees the configuration of its time.
         let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,14 +18,34 @@ use tokio::time::{Sleep, sleep};
 #[derive(Debug)]
 pub(super) struct Inbound {
     body: Incoming,
-    patience: Duration,
+    /// None if it is read before it is passed on, by somebody who has a limit.
+    passing: Option<Passing>,
     /// Runs while nothing comes.
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl Inbound {
-    pub(super) fn new(body: Incoming, patience: Duration) -> Self {
-        Self { body, patience, idle: None }
+    pub(super) fn new(body: Incoming, passing: Option<Passing>) -> Self {
+        Self { body, passing, idle: None }
+    }
+}
+
+/// A body that is passed on while it comes.
+#[derive(Debug, Clone)]
+pub(super) struct Passing {
+    /// How long to wait for more of it.
+    pub(super) patience: Duration,
+    /// How often something has come.
+    moved: Arc<AtomicU64>,
+}
+
+impl Passing {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { patience, moved: Arc::default() }
+    }
+
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
     }
 }
 
@@ -37,9 +59,14 @@ impl Body for Inbound {
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             self.idle = None;
+            if let Some(passing) = &self.passing {
+                passing.moved.fetch_add(1, Ordering::Relaxed);
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Broken::Off)));
         }
-        let patience = self.patience;
+        let Some(patience) = self.passing.as_ref().map(|passing| passing.patience) else {
+            return Poll::Pending;
+        };
         let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(idle.as_mut().poll(context));
         Poll::Ready(Some(Err(Broken::Slow)))

@@ -30,6 +30,9 @@ pub(super) fn check<B>(request: &Request<B>) -> Result<(), Box<Response<Returned
 fn has_one_host<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let authority = request.uri().authority();
+    if authority.is_some_and(|named| named.as_str().contains('@')) {
+        return false;
+    }
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
             let host = host.to_str().ok().filter(|host| !host.contains('@'));
@@ -90,6 +93,7 @@ mod tests {
         assert!(passes("GET", "/", &[("host", "[::1]:80")]));
         assert!(passes("GET", "http://b/", &[("host", "a")]));
         assert!(!passes("GET", "/", &[]));
+        assert!(!passes("GET", "http://u@b/", &[("host", "b")]));
         for bad in ["", "a b", "a@b", "a/b"] {
             assert!(!passes("GET", "/", &[("host", bad)]), "{bad}");
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, Uri};
@@ -26,18 +26,19 @@ const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 const REALM: HeaderName = HeaderName::from_static("semel-realm");
 const PRINCIPAL: HeaderName = HeaderName::from_static("semel-principal");
 
+const TOLD: [HeaderName; 5] = [TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL];
+
 /// What a header cannot hold, and what says that something is encoded.
 const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
 
 /// What a connection has for itself.
-const OF_THE_CONNECTION: [HeaderName; 10] = [
+const OF_THE_CONNECTION: [HeaderName; 9] = [
     CONNECTION,
     KEEP_ALIVE,
     PROXY_CONNECTION,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
     HTTP2_SETTINGS,
@@ -63,6 +64,23 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// What a service may take for what we tell it: for many of them an underscore is a hyphen.
+fn forged(headers: &HeaderMap) -> Vec<HeaderName> {
+    let is_told =
+        |name: &HeaderName| TOLD.iter().any(|told| name.as_str().replace('_', "-") == told.as_str());
+    headers.keys().filter(|name| name.as_str().contains('_') && is_told(name)).cloned().collect()
+}
+
+/// HTTP/2 may send the cookies one by one; in HTTP/1.1 there is one field of them.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let values: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let joined = HeaderValue::from_bytes(&values.join(b"; ".as_slice()));
+    headers.insert(COOKIE, joined.expect("valid values make a valid one"));
+}
+
 /// Makes the headers of a client those of a request of our own.
 pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAddr>, is_tls: bool) {
     let takes_trailers =
@@ -71,10 +89,15 @@ pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAd
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    // The length is what the body turns out to have; and we have asked for the body already.
-    for name in [CONTENT_LENGTH, EXPECT, TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL] {
+    // The length is what the body turns out to have; and we have asked for the body already. Trailers of a request end
+    // here: what they add to the head was not there when the key was claimed.
+    for name in [CONTENT_LENGTH, EXPECT, TRAILER].iter().chain(&TOLD) {
         headers.remove(name);
     }
+    for name in forged(headers) {
+        headers.remove(name);
+    }
+    join_cookies(headers);
     if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
         headers.insert(HOST, host);
     }
@@ -144,6 +167,7 @@ mod tests {
             ("semel-token", "forged"),
             ("semel-fence", "9"),
             ("semel-principal", "root"),
+            ("semel_fence", "9"),
             ("idempotency-key", "k"),
             ("x-forwarded-for", "10.0.0.1"),
         ]);

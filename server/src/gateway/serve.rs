@@ -5,11 +5,11 @@ use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use tower_service::Service;
 
-use super::body::{Inbound, Reply, Returned};
+use super::body::{Inbound, Passing, Reply, Returned};
 use super::door::{self, Upgrade};
 use super::problem::Problem;
 use super::screen::Tunnel;
-use super::table::{Covered, Table, Target};
+use super::table::{self, Covered, Table, Target};
 use super::tunnel;
 use super::upstream::From;
 use crate::config::Config;
@@ -34,8 +34,13 @@ pub(super) async fn serve(
     let Some(target) = table.target(request.uri().path()) else {
         return Problem::NO_ROUTE.response(None).map(Reply::Other);
     };
-    let mut request = request.map(|body| Inbound::new(body, config.body_timeout));
+    // The layer reads a request with a key in limited time, and says so if it is over.
+    let passing = (!table::reads(target, &request)).then(|| Passing::new(config.body_timeout));
+    let mut request = request.map(|body| Inbound::new(body, passing.clone()));
     request.extensions_mut().insert(from);
+    if let Some(passing) = passing {
+        request.extensions_mut().insert(passing);
+    }
     if let Some(upgrade) = door::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11)
     {
         let covered =

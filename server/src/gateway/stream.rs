@@ -10,12 +10,19 @@ use tokio::time::{Sleep, sleep};
 
 use super::screen::{Screen, Tunnel};
 
-/// A connection whose requests are [screened](Screen), and whose client has to take what it asked for: one that reads
-/// nothing for too long is cut off.
+/// How a connection of HTTP/2 begins.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A connection whose requests are [screened](Screen), and whose client has to begin, and to take what it asked for: one
+/// that says or reads nothing for too long is cut off.
 pub(super) struct Stream<I> {
     io: I,
     screen: Screen,
     patience: Duration,
+    /// Runs until it is seen which protocol is spoken; from there on its parser has limits of its own.
+    silent: Option<Pin<Box<Sleep>>>,
+    /// How much of the preface has been read.
+    matched: usize,
     /// What is read once the screen has refused something.
     end: &'static [u8],
     /// Runs while the client does not take more.
@@ -23,8 +30,31 @@ pub(super) struct Stream<I> {
 }
 
 impl<I> Stream<I> {
-    pub(super) fn new(io: I, patience: Duration, tunnel: Tunnel) -> Self {
-        Self { io, screen: Screen::new(tunnel), patience, end: b"\r\n\r\n", stalled: None }
+    /// `silence` is how long the client may take to begin, `patience` how long to take more.
+    pub(super) fn new(io: I, silence: Duration, patience: Duration, tunnel: Tunnel) -> Self {
+        let silent = Some(Box::pin(sleep(silence)));
+        Self {
+            io,
+            screen: Screen::new(tunnel),
+            patience,
+            silent,
+            matched: 0,
+            end: b"\r\n\r\n",
+            stalled: None,
+        }
+    }
+
+    /// Ends the limit for the beginning when these bytes say which protocol it is.
+    fn begin(&mut self, bytes: &[u8]) {
+        if self.silent.is_none() {
+            return;
+        }
+        let left = &PREFACE[self.matched..];
+        let length = bytes.len().min(left.len());
+        self.matched += length;
+        if bytes[..length] != left[..length] || self.matched == PREFACE.len() {
+            self.silent = None;
+        }
     }
 
     /// The answer to a write; one that has to wait does so for a limited time.
@@ -54,7 +84,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Stream<I> {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        let Poll::Ready(read) = Pin::new(&mut self.io).poll_read(context, buffer) else {
+            let Some(silent) = &mut self.silent else { return Poll::Pending };
+            ready!(silent.as_mut().poll(context));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not begin")));
+        };
+        read?;
+        self.begin(&buffer.filled()[before..]);
         let read = self.screen.look(&mut buffer.filled_mut()[before..]);
         buffer.set_filled(before + read);
         Poll::Ready(Ok(()))

@@ -1,8 +1,8 @@
 //! Which request goes where, under which terms.
 
 use bytes::Bytes;
-use http::Method;
 use http::request::Parts;
+use http::{Method, Request};
 use semel::Scope;
 use semel::http::{Idempotency, IdempotencyLayer};
 use serde_json::{Value, json};
@@ -93,6 +93,12 @@ impl Target {
             Self::Open(upstream) => upstream,
         }
     }
+}
+
+/// Whether a request is read to its end before it is passed on.
+pub(super) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
+    let Target::Covered(covered) = target else { return false };
+    covered.methods.contains(request.method()) && request.headers().contains_key("idempotency-key")
 }
 
 /// The layer with the terms of a route.

@@ -22,7 +22,7 @@ use semel::http::Verdict;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::body::{Broken, Outbound, Returned};
+use super::body::{Broken, Outbound, Passing, Returned};
 use super::headers;
 use super::problem::Problem;
 use super::tls;
@@ -100,6 +100,9 @@ impl Upstream {
             headers::tell(&mut parts.headers, lease);
         }
         let mut request = Request::new(body);
+        if let Some(passing) = parts.extensions.get::<Passing>() {
+            request.extensions_mut().insert(passing.clone());
+        }
         *request.method_mut() = parts.method;
         *request.uri_mut() = uri;
         *request.version_mut() = Version::HTTP_11;
@@ -110,7 +113,17 @@ impl Upstream {
     /// Sends a request, once, and waits for the head of the answer.
     pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Returned>, Unanswered> {
         let began = Instant::now();
-        let answer = timeout(self.patience, self.client.request(request)).await;
+        let passing = request.extensions().get::<Passing>().cloned();
+        let moved = || passing.as_ref().map_or(0, Passing::moved);
+        let mut answer = std::pin::pin!(self.client.request(request));
+        let answer = loop {
+            let before = moved();
+            match timeout(self.patience, &mut answer).await {
+                // It has not been asked to the end yet.
+                Err(_) if moved() != before => {}
+                answer => break answer,
+            }
+        };
         self.seconds.record(began.elapsed());
         match answer {
             Ok(Ok(response)) => Ok(response.map(Returned::Passed)),
@@ -134,7 +147,7 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let answer = match upstream.request(parts, body.into()) {
-                Ok(request) => upstream.send(request).await,
+                Ok(request) => upstream.send(request).await.and_then(final_only),
                 Err(_) => Err(Unanswered::Unsendable),
             };
             Ok(answer.map_or_else(Unanswered::response, |mut response| {
@@ -145,6 +158,11 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
             }))
         })
     }
+}
+
+/// An upstream that switches protocols without having been asked to gives no answer.
+fn final_only(response: Response<Returned>) -> Result<Response<Returned>, Unanswered> {
+    if response.status().is_informational() { Err(Unanswered::Lost) } else { Ok(response) }
 }
 
 /// Why there is no answer, which decides what becomes of the key.

@@ -1,0 +1,245 @@
+//! An upstream that is not there, breaks off, or takes too long: what becomes of the key.
+
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use crate::process::Setup;
+use crate::upstream::{Act, Upstream, ok};
+use crate::wire::Reply;
+
+/// What a client is told while the outcome is not known.
+fn assert_held(reply: &Reply) {
+    reply.problem(409, "idempotency_outcome_unknown");
+}
+
+#[tokio::test]
+async fn a_refused_connection_releases_the_key() {
+    // A port that nobody else gets, on which nobody listens yet.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let gateway = Setup::before(address).start().await;
+    for _ in 0..2 {
+        gateway.post("k", "{}").await.problem(502, "upstream_unreachable");
+    }
+    let listener = TcpListener::bind(address).await.unwrap();
+    let serving = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let (mut reader, mut writer) = socket.split();
+        let mut head = vec![0; 4096];
+        let read = tokio::io::AsyncReadExt::read(&mut reader, &mut head).await.unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        tokio::io::AsyncWriteExt::write_all(&mut writer, answer).await.unwrap();
+        String::from_utf8_lossy(&head[..read]).into_owned()
+    });
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "ok".to_owned(), false));
+    let head = serving.await.unwrap();
+    assert!(head.contains("semel-attempt: 3"), "{head}");
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "ok".to_owned(), true));
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_lost_after_it_was_asked_holds_the_key() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n";
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    for (what, sent, status) in [
+        ("before any byte", String::new(), 502),
+        ("within the head", head.to_owned(), 502),
+        ("after the head", format!("{head}Content-Length: 10\r\n\r\n"), 500),
+        ("within the body", format!("{head}Content-Length: 10\r\n\r\nhello"), 500),
+        ("within a chunked body", chunked.clone(), 500),
+        ("within a chunk", format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhel"), 500),
+        ("within the size of a chunk", format!("{chunked}f"), 500),
+        ("before the last line", format!("{chunked}0\r\n"), 500),
+        ("with what is not HTTP", "hello\r\n\r\n".to_owned(), 502),
+        ("with two lengths", format!("{head}Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc"), 502),
+        ("with no status", "HTTP/1.1 abc OK\r\n\r\n".to_owned(), 502),
+        ("with a chunk of no size", format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n"), 500),
+        ("after an interim answer", "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n".to_owned(), 502),
+    ] {
+        let upstream = Upstream::start(move |_| {
+            let sent = sent.clone();
+            async move { Act::Last(sent.into_bytes()) }
+        })
+        .await;
+        let gateway = Setup::before(upstream.address).start().await;
+        let first = gateway.post("k", "{}").await;
+        assert_eq!(first.status, status, "{what}: {}", first.text());
+        assert_eq!(first.header("content-type"), Some("application/problem+json"), "{what}");
+        assert_held(&gateway.post("k", "{}").await);
+        assert_eq!(upstream.count(), 1, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn under_retry_a_lost_upstream_is_asked_again() {
+    let upstream = Upstream::start(|seen| async move {
+        match seen.number {
+            1 => Act::Last(Vec::new()),
+            _ => ok(&seen),
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).with("--policy", "retry").start().await;
+    gateway.post("k", "{}").await.problem(502, "upstream_lost");
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "run 2".to_owned(), false));
+    assert_eq!(upstream.seen()[1].header("semel-attempt"), Some("2"));
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_in_time_holds_the_key() {
+    let (upstream, stop) = Upstream::stopping().await;
+    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "150ms").start().await;
+    gateway.post("k", "{}").await.problem(504, "upstream_timeout");
+    stop.arrival().await;
+    assert_held(&gateway.post("k", "{}").await);
+    stop.go();
+    assert_held(&gateway.post("k", "{}").await);
+    assert_eq!(upstream.count(), 1);
+}
+
+#[tokio::test]
+async fn a_slow_body_is_waited_for() {
+    let upstream = Upstream::raw(|mut line| async move {
+        while line.request().await.is_some() {
+            line.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").await;
+            for byte in "0123456789".as_bytes() {
+                // As slow as a test can be, and slower than the upstream may be with its head.
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                line.send([*byte]).await;
+            }
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "200ms").start().await;
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "0123456789".to_owned(), false));
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "0123456789".to_owned(), true));
+}
+
+#[tokio::test]
+async fn an_upstream_that_closes_its_connections_costs_no_key() {
+    // It closes after each answer, and does not say so.
+    let upstream = Upstream::start(|seen| async move {
+        match ok(&seen) {
+            Act::Answer(bytes) | Act::Last(bytes) => Act::Last(bytes),
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    for number in 1..=100 {
+        let reply = gateway.post(&format!("k{number}"), "{}").await;
+        assert_eq!(reply.told(), (200, format!("run {number}"), false));
+    }
+}
+
+#[tokio::test]
+async fn connections_to_the_upstream_are_kept() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::before(upstream.address).start().await;
+    for number in 1..=20 {
+        assert_eq!(gateway.post(&format!("k{number}"), "{}").await.status, 200);
+    }
+    assert_eq!((upstream.count(), upstream.connections()), (20, 1));
+}
+
+#[tokio::test]
+async fn interim_answers_are_passed_over_and_the_final_one_counts() {
+    let upstream = Upstream::start(|_| async {
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n";
+        Act::Answer(format!("{interim}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").into_bytes())
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "ok".to_owned(), false));
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "ok".to_owned(), true));
+}
+
+#[tokio::test]
+async fn an_upstream_that_switches_protocols_unasked_is_lost() {
+    let upstream = Upstream::start(|_| async {
+        let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n";
+        Act::Last(switch.as_bytes().to_vec())
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    gateway.ask("POST /charges", "", "{}").await.problem(502, "upstream_lost");
+    gateway
+        .ask("GET /charges", "Upgrade: x\r\nConnection: upgrade\r\n", "")
+        .await
+        .problem(502, "upstream_lost");
+    gateway.post("k", "{}").await.problem(502, "upstream_lost");
+    assert_held(&gateway.post("k", "{}").await);
+    assert_eq!(upstream.count(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_before_the_request_was_read_is_passed_on() {
+    let upstream = Upstream::raw(|mut line| async move {
+        line.head().await;
+        line.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
+            .await;
+        while line.read().await {}
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    let body = "x".repeat(900_000);
+    let first = gateway.post("k", &body).await;
+    assert_eq!(first.told(), (413, "big".to_owned(), false));
+    assert_eq!(gateway.post("k", &body).await.told(), (413, "big".to_owned(), true));
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[tokio::test]
+async fn large_headers_of_an_answer_reach_the_first_caller() {
+    let upstream = Upstream::start(|_| async {
+        crate::upstream::answer("200 OK", &format!("ETag: \"{}\"\r\n", "e".repeat(60_000)), "ok")
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    let first = gateway.post("k", "{}").await;
+    assert_eq!((first.status, first.header("etag").map(str::len)), (200, Some(60_002)));
+    let again = gateway.post("k", "{}").await;
+    assert_eq!((again.status, again.is_replay()), (200, true));
+    assert_eq!(upstream.count(), 1);
+}
+
+#[tokio::test]
+async fn what_follows_an_answer_is_not_the_answer_to_somebody_else() {
+    let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    for (what, line, sent) in [
+        ("a second answer", "POST /charges", format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{evil}")),
+        (
+            "a second answer to chunks",
+            "POST /charges",
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{evil}"),
+        ),
+        ("a body where there is none", "POST /charges", format!("HTTP/1.1 204 No Content\r\n\r\n{evil}")),
+        (
+            "a body to HEAD",
+            "HEAD /charges",
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{evil}", evil.len()),
+        ),
+    ] {
+        let upstream = Upstream::start(move |_| {
+            let sent = sent.clone();
+            async move { Act::Answer(sent.into_bytes()) }
+        })
+        .await;
+        let gateway = Setup::before(upstream.address).start().await;
+        let mut wire = gateway.wire().await;
+        for number in 0..30 {
+            let fields = format!("Idempotency-Key: {number}\r\n");
+            wire.send(crate::wire::request(line, &fields, b"")).await;
+            let head = wire.try_head().await.expect("an answer");
+            assert_ne!(head.header("content-length"), Some("4"), "{what}: {}", wire.text());
+            match head.header("content-length") {
+                Some("2") => drop(wire.hear("ok").await),
+                _ if head.header("transfer-encoding").is_some() => drop(wire.hear("0\r\n\r\n").await),
+                _ => {}
+            }
+        }
+        assert!(wire.text().is_empty(), "{what}: {}", wire.text());
+        assert_eq!(upstream.count(), 30, "{what}");
+    }
+}

@@ -1,0 +1,19 @@
+//! The gateway as a process, over real sockets, between clients and upstreams that do what they like.
+
+mod process;
+mod upstream;
+mod wire;
+mod certs;
+
+mod semantics;
+mod scopes;
+mod tells;
+mod losses;
+mod smuggling;
+mod patience;
+mod crashes;
+mod streams;
+mod speech;
+mod signals;
+mod starts;
+mod stores;

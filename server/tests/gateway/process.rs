@@ -1,0 +1,276 @@
+//! The gateway as a process, told by flags, asked over sockets, ended by signals.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::wire::{Reply, Wire, request};
+
+/// How long anything may take before a test has failed, also on a machine that is busy with something else.
+pub(crate) const BOUND: Duration = Duration::from_secs(30);
+
+/// Waits until this holds.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < BOUND, "waited in vain until {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What a gateway is told before it starts. It can be started several times, on the same store.
+pub(crate) struct Setup {
+    /// For files of this test.
+    folder: Arc<TempDir>,
+    flags: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// Free ports, and a SQLite file of its own.
+    pub(crate) fn new() -> Self {
+        let folder = Arc::new(TempDir::new().expect("a folder"));
+        let setup = Self { folder, flags: Vec::new(), variables: Vec::new() };
+        let store = format!("sqlite:{}", setup.path("semel.db").display());
+        setup.with("--listen", "127.0.0.1:0").with("--admin", "127.0.0.1:0").with("--store", &store)
+    }
+
+    /// The same in front of an upstream.
+    pub(crate) fn before(upstream: SocketAddr) -> Self {
+        Self::new().with("--upstream", &format!("http://{upstream}"))
+    }
+
+    /// Sets a flag, anew if it is set.
+    pub(crate) fn with(self, flag: &str, value: &str) -> Self {
+        let mut setup = self.without(flag);
+        setup.flags.extend([flag.to_owned(), value.to_owned()]);
+        setup
+    }
+
+    pub(crate) fn without(mut self, flag: &str) -> Self {
+        if let Some(at) = self.flags.iter().position(|set| set == flag) {
+            self.flags.drain(at..at + 2);
+        }
+        self
+    }
+
+    pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With this as the file of `--config`.
+    pub(crate) fn with_file(self, text: &str) -> Self {
+        let path = self.write("semel.toml", text);
+        self.with("--config", &path.display().to_string())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file of this test.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+        command.args(words).args(&self.flags).current_dir(self.folder.path());
+        // What the one who runs the tests has set is not for them.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SEMEL_") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Starts it, and waits until it listens.
+    pub(crate) async fn start(&self) -> Gateway {
+        let mut gateway = Gateway::spawn(self.command(&["gateway"]), Arc::clone(&self.folder));
+        gateway.address = gateway.told("listening on ").await;
+        if !self.flags.windows(2).any(|pair| pair == ["--admin", "off"]) {
+            gateway.admin = gateway.told("admin on ").await;
+        }
+        gateway
+    }
+
+    /// Runs a command that is expected to end by itself; says how.
+    pub(crate) fn run(&self, words: &[&str]) -> Ended {
+        Ended::from(&self.command(words).output().expect("it can be started"))
+    }
+}
+
+/// How a command has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) said: String,
+    pub(crate) complained: String,
+}
+
+impl From<&Output> for Ended {
+    fn from(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), said: text(&output.stdout), complained: text(&output.stderr) }
+    }
+}
+
+/// A gateway that runs. It is killed with this.
+pub(crate) struct Gateway {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    /// Its files stay as long as it does.
+    _folder: Arc<TempDir>,
+}
+
+impl Gateway {
+    fn spawn(mut command: Command, folder: Arc<TempDir>) -> Self {
+        let mut child =
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (lines, stderr) = (Arc::clone(&log), child.stderr.take().expect("it is piped"));
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                lines.lock().expect("nobody panics with it").push(line);
+            }
+        });
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+        Self { child, log, address: nowhere, admin: nowhere, _folder: folder }
+    }
+
+    /// The address that a line of the log names.
+    async fn told(&mut self, text: &str) -> SocketAddr {
+        let line = self.line(text).await;
+        line.split('"').next().and_then(|address| address.parse().ok()).expect("an address")
+    }
+
+    /// All that it has logged.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("nobody panics with it").join("\n")
+    }
+
+    /// Waits for a line of the log that holds this; says how that line goes on.
+    pub(crate) async fn line(&mut self, text: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let found = |log: &str| log.lines().find_map(|line| Some(line.split_once(text)?.1.to_owned()));
+            if let Some(rest) = found(&self.log()) {
+                return rest;
+            }
+            let ended = self.child.try_wait().expect("a child");
+            assert!(ended.is_none() || found(&self.log()).is_some(), "it ended: {}", self.log());
+            assert!(began.elapsed() < BOUND, "no {text:?} in {}", self.log());
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let kill = format!("kill -s {signal} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success(), "{kill}");
+    }
+
+    /// Ends it as nothing can be ended more.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it was alive");
+    }
+
+    /// Waits until it has ended; says with which code.
+    pub(crate) async fn ended(&mut self) -> Option<i32> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            assert!(began.elapsed() < BOUND, "it does not end: {}", self.log());
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+
+    /// How much memory it has in use.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let pages =
+            std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("statm"));
+        let pages = pages.expect("it lives");
+        pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4_096
+    }
+
+    pub(crate) async fn wire(&self) -> Wire {
+        Wire::to(self.address).await
+    }
+
+    /// Asks over a connection of its own.
+    pub(crate) async fn ask(&self, line: &str, fields: &str, body: impl AsRef<[u8]>) -> Reply {
+        self.try_ask(line, fields, body).await.expect("an answer")
+    }
+
+    /// The same, but there may be no answer.
+    pub(crate) async fn try_ask(&self, line: &str, fields: &str, body: impl AsRef<[u8]>) -> Option<Reply> {
+        let mut wire = Wire::try_to(self.address).await?;
+        wire.try_send(request(line, fields, body.as_ref())).await?;
+        wire.try_reply().await
+    }
+
+    /// A POST with this key.
+    pub(crate) async fn post(&self, key: &str, body: &str) -> Reply {
+        self.ask("POST /charges", &format!("Idempotency-Key: {key}\r\n"), body).await
+    }
+
+    /// The same, on its way while the test goes on; `None` if there is no answer.
+    pub(crate) fn posting(&self, key: &str, body: &str) -> tokio::task::JoinHandle<Option<Reply>> {
+        let (address, sent) =
+            (self.address, request("POST /charges", &format!("Idempotency-Key: {key}\r\n"), body.as_bytes()));
+        tokio::spawn(async move {
+            let mut wire = Wire::try_to(address).await?;
+            wire.try_send(sent).await?;
+            wire.try_reply().await
+        })
+    }
+
+    /// Posts again until the answer has another code than that the key is pending.
+    pub(crate) async fn post_until_settled(&self, key: &str, body: &str) -> Reply {
+        let began = Instant::now();
+        loop {
+            let reply = self.post(key, body).await;
+            if !reply.text().contains("idempotency_key_pending") {
+                return reply;
+            }
+            assert!(began.elapsed() < BOUND, "{key} stays pending");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Asks the admin.
+    pub(crate) async fn admin(&self, path: &str) -> Reply {
+        let mut wire = Wire::to(self.admin).await;
+        wire.send(request(&format!("GET {path}"), "", b"")).await;
+        wire.reply().await
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the gateway said:\n{}", self.log());
+        }
+        // It may have ended already, which is as good.
+        let _dead = self.child.kill().and_then(|()| self.child.wait());
+    }
+}

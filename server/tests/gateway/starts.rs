@@ -1,0 +1,199 @@
+//! How a gateway is told what to do, what it shows of itself, and how it says that it cannot start.
+
+use serde_json::Value;
+
+use crate::process::Setup;
+use crate::upstream::{Upstream, answer};
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named() {
+    let upstream = Upstream::counting().await;
+    let taken = upstream.address.to_string();
+    for (flag, says) in [
+        ("--listen", format!("could not listen on {taken}")),
+        ("--admin", format!("could not listen on {taken} for the admin")),
+    ] {
+        let ended = Setup::before(upstream.address).with(flag, &taken).run(&["gateway"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.complained.contains(&says), "{ended:?}");
+        assert!(!ended.complained.contains("panicked"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_wrong_flag_is_told_with_code_two_and_a_wrong_setting_with_code_one() {
+    let setup = || Setup::new().with("--upstream", "http://127.0.0.1:1");
+    for (flag, value, code, says) in [
+        ("--nonsense", "1", 2, "unexpected argument '--nonsense'"),
+        ("--lease", "10", 2, "write it with a unit"),
+        ("--policy", "never", 2, "possible values: hold, retry, transactional"),
+        ("--listen", "everywhere", 2, "invalid value 'everywhere' for '--listen <ADDRESS>'"),
+        ("--max-body", "much", 2, "is not a size"),
+        ("--scope", "everyone", 2, "is none of `credentials`"),
+        ("--upstream", "localhost:3000", 1, "is not a URL such as http://127.0.0.1:3000"),
+        ("--upstream", "http://a/b", 1, "has a path"),
+        ("--lease", "1ms", 1, "lease of 1ms is not within"),
+        ("--max-connections", "0", 1, "max-connections is not within"),
+        ("--tls-cert", "cert.pem", 1, "tls-cert needs tls-key"),
+        ("--config", "/no/where.toml", 1, "could not read /no/where.toml"),
+        ("--upstream-ca", "/no/where.pem", 1, "could not read certificates from /no/where.pem"),
+        ("--store", "mysql://root@db", 1, "it is none of sqlite:FILE, postgres://"),
+        ("--store", "sqlite:/no/where/semel.db", 1, "could not open the store sqlite:/no/where/semel.db"),
+        (
+            "--store",
+            "postgres://ann:secret@127.0.0.1:1/app",
+            1,
+            "could not open the store postgres://***@127.0.0.1:1/app",
+        ),
+        ("--cache", "memcached://a", 1, "it is neither redis://HOST nor memory:64MiB"),
+    ] {
+        let ended = setup().with(flag, value).run(&["gateway"]);
+        assert_eq!(ended.code, Some(code), "{flag} {value}: {ended:?}");
+        assert!(ended.complained.contains(says), "{flag} {value}: {ended:?}");
+        assert!(!ended.complained.contains("secret"), "{ended:?}");
+    }
+    let ended = Setup::new().run(&["gateway"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.complained.contains("there is no upstream"), "{ended:?}");
+}
+
+#[test]
+fn a_configuration_can_be_checked() {
+    let good = "upstream = 'http://a'\nlease = '10s'\n[[route]]\npath = '/charges'\npolicy = 'retry'";
+    let ended = Setup::new().with_file(good).run(&["config", "check"]);
+    assert_eq!((ended.code, &*ended.complained), (Some(0), ""));
+    let shown: Value = serde_json::from_str(&ended.said).expect("JSON");
+    assert_eq!((&shown["lease"], &shown["route"][0]["policy"]), (&"10s".into(), &"retry".into()));
+    for (bad, says) in [
+        ("upstream = 'http://a'\nleese = '10s'", "there is no setting `leese`"),
+        ("upstream = 'http://a'\nlease = 10", "line 2"),
+        ("[[route]]\npath = 'charges'\nupstream = 'http://a'", "does not begin with a slash"),
+    ] {
+        let ended = Setup::new().with_file(bad).run(&["config", "check"]);
+        assert_eq!((ended.code, &*ended.said), (Some(1), ""), "{bad}");
+        assert!(ended.complained.contains(says), "{bad}: {}", ended.complained);
+    }
+}
+
+#[test]
+fn a_flag_goes_before_a_variable_and_that_before_the_file() {
+    let file = "upstream = 'http://file'\nrealm = 'file'\nlease = '10s'\nretention = '3h'";
+    let setup = Setup::new()
+        .with_file(file)
+        .with_variable("SEMEL_REALM", "variable")
+        .with_variable("SEMEL_LEASE", "20s")
+        .with_variable("SEMEL_METHODS", "POST,PUT")
+        .with_variable("SEMEL_REQUIRE_KEY", "true")
+        .with("--realm", "flag");
+    let ended = setup.run(&["config", "check"]);
+    let shown: Value = serde_json::from_str(&ended.said).unwrap_or_else(|_| panic!("{ended:?}"));
+    for (name, value) in [
+        ("realm", "flag"),
+        ("lease", "20s"),
+        ("retention", "3h"),
+        ("upstream", "http://file"),
+        ("wait", "0s"),
+    ] {
+        assert_eq!(shown[name], value, "{name}");
+    }
+    assert_eq!(
+        (&shown["methods"], &shown["require-key"]),
+        (&serde_json::json!(["POST", "PUT"]), &true.into())
+    );
+}
+
+#[test]
+fn no_secret_is_shown() {
+    for (flag, value) in [
+        ("--store", "postgres://ann:s3cret@db/app?sslpassword=s3cret"),
+        ("--store", "postgres://ann:s3?cret@db/app"),
+        ("--store", "postgres://ann:s3/cret@db/app"),
+        ("--store", "postgres://ann:s3#cret@db/app"),
+        ("--store", "postgres://db/app?user=ann&password=s3@cret"),
+        ("--store", "host=db password=s3://cret"),
+        ("--cache", "redis://:s3cret@cache"),
+        ("--cache", "redis://cache?password=s3@cret"),
+    ] {
+        let ended = Setup::new().with("--upstream", "http://a").with(flag, value).run(&["config", "check"]);
+        assert_eq!(ended.code, Some(0), "{value}: {ended:?}");
+        assert!(!ended.said.contains("s3") && !ended.said.contains("cret"), "{value}: {}", ended.said);
+    }
+    for upstream in
+        ["http://ann:s3cret@a", "http://ann:s3cret@a/b", "ftp://ann:s3cret@a", "http://ann:s3cret@a b"]
+    {
+        let ended = Setup::new().with("--upstream", upstream).run(&["config", "check"]);
+        assert_eq!(ended.code, Some(1), "{upstream}");
+        assert!(!ended.complained.contains("s3cret"), "{upstream}: {}", ended.complained);
+    }
+}
+
+#[tokio::test]
+async fn what_happens_is_counted() {
+    let upstream = Upstream::start(|seen| async move {
+        match seen.line().contains("fail") {
+            true => answer("500 Oops", "", ""),
+            false => answer("200 OK", "", "ok"),
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    gateway.post("secret-key", "{}").await;
+    gateway.post("secret-key", "{}").await;
+    gateway.post("secret-key", "other").await;
+    gateway.ask("GET /fail", "", "").await;
+    let shown = gateway.admin("/metrics").await;
+    assert_eq!(shown.header("content-type"), Some("text/plain; version=0.0.4"));
+    let text = shown.text();
+    for line in [
+        "semel_gateway_responses_total{class=\"2xx\"} 2",
+        "semel_gateway_responses_total{class=\"4xx\"} 1",
+        "semel_gateway_responses_total{class=\"5xx\"} 1",
+        "semel_gateway_upstream_seconds_count 2",
+        "semel_claims_total{",
+        "answer=\"granted\"",
+        "answer=\"done\"",
+        "answer=\"mismatch\"",
+        "semel_gateway_connections ",
+    ] {
+        assert!(text.contains(line), "no {line} in {text}");
+    }
+    assert!(!text.contains("secret-key"));
+    assert!(!gateway.log().contains("secret-key"));
+}
+
+#[tokio::test]
+async fn the_admin_answers_what_it_knows() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::before(upstream.address).start().await;
+    for (path, status, says) in [
+        ("/livez", 200, "alive"),
+        ("/readyz", 200, "ready"),
+        ("/config", 200, "\"policy\": \"hold\""),
+        ("/", 200, "/metrics"),
+        ("/charges", 404, "/livez"),
+    ] {
+        let reply = gateway.admin(path).await;
+        assert_eq!((reply.status, reply.header("cache-control")), (status, Some("no-store")), "{path}");
+        assert!(reply.text().contains(says), "{path}: {}", reply.text());
+    }
+    let mut wire = crate::wire::Wire::to(gateway.admin).await;
+    wire.send(crate::wire::request("POST /livez", "", b"")).await;
+    let refused = wire.reply().await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
+    // Its paths are not for clients.
+    gateway.ask("GET /metrics", "", "").await;
+    assert_eq!(upstream.count(), 1);
+}
+
+#[tokio::test]
+async fn lines_of_the_log_may_be_objects() {
+    let upstream = Upstream::counting().await;
+    let mut gateway = Setup::before(upstream.address).with("--log-format", "json").start().await;
+    gateway.signal("TERM");
+    assert_eq!(gateway.ended().await, Some(0));
+    gateway.line("stopped").await;
+    for line in gateway.log().lines() {
+        let object: Value = serde_json::from_str(line).expect(line);
+        assert!(object["level"].is_string() && object["message"].is_string(), "{line}");
+    }
+}
