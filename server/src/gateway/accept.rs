@@ -86,7 +86,12 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let tunnel = Tunnel::default();
-    let io = TokioIo::new(Stream::new(io, current.config.header_timeout, current.config.body_timeout, tunnel.clone()));
+    let io = TokioIo::new(Stream::new(
+        io,
+        current.config.header_timeout,
+        current.config.body_timeout,
+        tunnel.clone(),
+    ));
     let service = service_fn(|request| {
         // Each request sees the configuration of its time.
         let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());

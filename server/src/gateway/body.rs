@@ -64,7 +64,9 @@ impl Body for Inbound {
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Broken::Off)));
         }
-        let Some(patience) = self.passing.as_ref().map(|passing| passing.patience) else { return Poll::Pending };
+        let Some(patience) = self.passing.as_ref().map(|passing| passing.patience) else {
+            return Poll::Pending;
+        };
         let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(idle.as_mut().poll(context));
         Poll::Ready(Some(Err(Broken::Slow)))

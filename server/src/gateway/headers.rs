@@ -66,7 +66,8 @@ fn strip(headers: &mut HeaderMap) {
 
 /// What a service may take for what we tell it: for many of them an underscore is a hyphen.
 fn forged(headers: &HeaderMap) -> Vec<HeaderName> {
-    let is_told = |name: &HeaderName| TOLD.iter().any(|told| name.as_str().replace('_', "-") == told.as_str());
+    let is_told =
+        |name: &HeaderName| TOLD.iter().any(|told| name.as_str().replace('_', "-") == told.as_str());
     headers.keys().filter(|name| name.as_str().contains('_') && is_told(name)).cloned().collect()
 }
 

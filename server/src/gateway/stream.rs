@@ -33,7 +33,15 @@ impl<I> Stream<I> {
     /// `silence` is how long the client may take to begin, `patience` how long to take more.
     pub(super) fn new(io: I, silence: Duration, patience: Duration, tunnel: Tunnel) -> Self {
         let silent = Some(Box::pin(sleep(silence)));
-        Self { io, screen: Screen::new(tunnel), patience, silent, matched: 0, end: b"\r\n\r\n", stalled: None }
+        Self {
+            io,
+            screen: Screen::new(tunnel),
+            patience,
+            silent,
+            matched: 0,
+            end: b"\r\n\r\n",
+            stalled: None,
+        }
     }
 
     /// Ends the limit for the beginning when these bytes say which protocol it is.

@@ -1,8 +1,8 @@
 //! Which request goes where, under which terms.
 
 use bytes::Bytes;
-use http::{Method, Request};
 use http::request::Parts;
+use http::{Method, Request};
 use semel::Scope;
 use semel::http::{Idempotency, IdempotencyLayer};
 use serde_json::{Value, json};

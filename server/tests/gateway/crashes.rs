@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::process::{Gateway, Setup};
+use crate::stop::Stop;
 use crate::stores::{database, url_of};
-use crate::upstream::{Stop, Upstream};
+use crate::upstream::Upstream;
 
 const LEASE: Duration = Duration::from_millis(600);
 

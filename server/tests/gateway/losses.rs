@@ -164,7 +164,10 @@ async fn an_upstream_that_switches_protocols_unasked_is_lost() {
     .await;
     let gateway = Setup::before(upstream.address).start().await;
     gateway.ask("POST /charges", "", "{}").await.problem(502, "upstream_lost");
-    gateway.ask("GET /charges", "Upgrade: x\r\nConnection: upgrade\r\n", "").await.problem(502, "upstream_lost");
+    gateway
+        .ask("GET /charges", "Upgrade: x\r\nConnection: upgrade\r\n", "")
+        .await
+        .problem(502, "upstream_lost");
     gateway.post("k", "{}").await.problem(502, "upstream_lost");
     assert_held(&gateway.post("k", "{}").await);
     assert_eq!(upstream.count(), 3);
@@ -174,7 +177,8 @@ async fn an_upstream_that_switches_protocols_unasked_is_lost() {
 async fn an_answer_before_the_request_was_read_is_passed_on() {
     let upstream = Upstream::raw(|mut line| async move {
         line.head().await;
-        line.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig").await;
+        line.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
+            .await;
         while line.read().await {}
     })
     .await;
@@ -205,9 +209,17 @@ async fn what_follows_an_answer_is_not_the_answer_to_somebody_else() {
     let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     for (what, line, sent) in [
         ("a second answer", "POST /charges", format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{evil}")),
-        ("a second answer to chunks", "POST /charges", format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{evil}")),
+        (
+            "a second answer to chunks",
+            "POST /charges",
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{evil}"),
+        ),
         ("a body where there is none", "POST /charges", format!("HTTP/1.1 204 No Content\r\n\r\n{evil}")),
-        ("a body to HEAD", "HEAD /charges", format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{evil}", evil.len())),
+        (
+            "a body to HEAD",
+            "HEAD /charges",
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{evil}", evil.len()),
+        ),
     ] {
         let upstream = Upstream::start(move |_| {
             let sent = sent.clone();

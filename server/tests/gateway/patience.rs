@@ -11,7 +11,14 @@ async fn a_head_that_does_not_come_ends_the_connection() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).with("--header-timeout", "300ms").start().await;
     // Nothing at all; what may become a preface of HTTP/2; a part of a head; a line end only.
-    for begun in ["", "P", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n", "POST / HTTP/1.1\r\nHost: a\r\nX", "\r\n"] {
+    for begun in [
+        "",
+        "P",
+        "PRI * HTTP/2.0\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nX",
+        "\r\n",
+    ] {
         let began = Instant::now();
         let mut wire = gateway.wire().await;
         wire.send(begun).await;
@@ -43,7 +50,11 @@ async fn a_head_byte_by_byte_takes_no_longer_than_one_that_stops() {
 #[tokio::test]
 async fn an_upstream_may_take_longer_than_a_client() {
     let (upstream, stop) = Upstream::stopping().await;
-    let gateway = Setup::before(upstream.address).with("--header-timeout", "100ms").with("--body-timeout", "100ms").start().await;
+    let gateway = Setup::before(upstream.address)
+        .with("--header-timeout", "100ms")
+        .with("--body-timeout", "100ms")
+        .start()
+        .await;
     let mut wire = gateway.wire().await;
     // The shortest request there is.
     wire.send("GET / HTTP/1.0\r\n\r\n").await;
@@ -77,7 +88,8 @@ async fn a_client_that_breaks_off_its_body_claims_nothing() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
     let mut wire = gateway.wire().await;
-    wire.send("POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 10\r\n\r\nhello").await;
+    wire.send("POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 10\r\n\r\nhello")
+        .await;
     wire.end().await;
     wire.hear_all().await;
     assert_eq!(upstream.connections(), 0);
@@ -86,7 +98,8 @@ async fn a_client_that_breaks_off_its_body_claims_nothing() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_is_cut_off() {
-    let upstream = Upstream::start(|_| async { crate::upstream::answer("200 OK", "", vec![b'x'; 32 << 20]) }).await;
+    let upstream =
+        Upstream::start(|_| async { crate::upstream::answer("200 OK", "", vec![b'x'; 32 << 20]) }).await;
     let gateway = Setup::before(upstream.address).with("--body-timeout", "200ms").start().await;
     let mut wire = gateway.wire().await;
     wire.send(request("GET /", "", b"")).await;
@@ -105,11 +118,15 @@ async fn a_head_that_is_too_large_is_refused() {
     let gateway = Setup::before(upstream.address).start().await;
     let many: String = (0..200).map(|number| format!("X-{number}: y\r\n")).collect();
     let long = format!("X: {}\r\n", "y".repeat(100_000));
-    for (line, fields) in [("GET /", &*many), ("GET /", &long), (&format!("GET /{}", "a".repeat(70_000)), "")] {
+    for (line, fields) in [("GET /", &*many), ("GET /", &long), (&format!("GET /{}", "a".repeat(70_000)), "")]
+    {
         let mut wire = gateway.wire().await;
         let _closed = wire.try_send(request(line, fields, b"")).await;
         let heard = wire.hear_all().await;
-        assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 431") || heard.starts_with("HTTP/1.1 414"), "{heard}");
+        assert!(
+            heard.is_empty() || heard.starts_with("HTTP/1.1 431") || heard.starts_with("HTTP/1.1 414"),
+            "{heard}"
+        );
     }
     assert_eq!(upstream.connections(), 0);
     let fitting: String = (0..100).map(|number| format!("X-{number}: y\r\n")).collect();
@@ -137,7 +154,10 @@ async fn a_body_is_asked_for_when_the_client_waits_for_that() {
     let gateway = Setup::before(upstream.address).start().await;
     for key in ["Idempotency-Key: k\r\n", ""] {
         let mut wire = gateway.wire().await;
-        wire.send(format!("POST /charges HTTP/1.1\r\nHost: a\r\n{key}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n")).await;
+        wire.send(format!(
+            "POST /charges HTTP/1.1\r\nHost: a\r\n{key}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        ))
+        .await;
         assert_eq!(wire.try_head().await.unwrap().status, 100);
         wire.send("hello").await;
         assert_eq!(wire.reply().await.status, 200);

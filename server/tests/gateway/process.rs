@@ -139,7 +139,8 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     fn spawn(mut command: Command, folder: Arc<TempDir>) -> Self {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
+        let mut child =
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
         let log = Arc::new(Mutex::new(Vec::new()));
         let (lines, stderr) = (Arc::clone(&log), child.stderr.take().expect("it is piped"));
         std::thread::spawn(move || {
@@ -205,7 +206,8 @@ impl Gateway {
 
     /// How much memory it has in use.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let pages = std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("statm"));
+        let pages =
+            std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("statm"));
         let pages = pages.expect("it lives");
         pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4_096
     }

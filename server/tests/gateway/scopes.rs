@@ -9,7 +9,13 @@ use crate::upstream::Upstream;
 async fn two_callers_with_the_same_key_are_independent() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
-    let callers = ["", "Authorization: Bearer ann\r\n", "Authorization: Bearer bob\r\n", "Cookie: a=1\r\n", "X-Api-Key: ann\r\n"];
+    let callers = [
+        "",
+        "Authorization: Bearer ann\r\n",
+        "Authorization: Bearer bob\r\n",
+        "Cookie: a=1\r\n",
+        "X-Api-Key: ann\r\n",
+    ];
     for replayed in [false, true] {
         for (number, caller) in callers.iter().enumerate() {
             let reply = gateway.ask("POST /charges", &format!("Idempotency-Key: k\r\n{caller}"), "{}").await;
@@ -47,7 +53,10 @@ async fn a_scope_may_be_everybodys() {
     let gateway = Setup::before(upstream.address).with("--scope", "none").start().await;
     for (caller, replayed) in [("ann", false), ("bob", true)] {
         let fields = format!("Idempotency-Key: k\r\nAuthorization: {caller}\r\n");
-        assert_eq!(gateway.ask("POST /charges", &fields, "{}").await.told(), (200, "run 1".to_owned(), replayed));
+        assert_eq!(
+            gateway.ask("POST /charges", &fields, "{}").await.told(),
+            (200, "run 1".to_owned(), replayed)
+        );
     }
 }
 
@@ -86,10 +95,12 @@ async fn routes_have_terms_of_their_own_and_the_rest_passes() {
             assert_eq!((reply.status, reply.is_replay()), (status, again && replays), "{line}");
         }
     }
-    let lines = |upstream: &Upstream| upstream.seen().iter().map(|seen| seen.line().to_owned()).collect::<Vec<_>>();
+    let lines =
+        |upstream: &Upstream| upstream.seen().iter().map(|seen| seen.line().to_owned()).collect::<Vec<_>>();
     assert_eq!(lines(&other), ["PUT /v1/a/b HTTP/1.1", "POST /v1/a/b HTTP/1.1", "POST /v1/a/b HTTP/1.1"]);
     assert_eq!(all.count(), 11);
-    let published: Value = serde_json::from_slice(&gateway.ask("GET /.well-known/idempotency", "", "").await.body).unwrap();
+    let published: Value =
+        serde_json::from_slice(&gateway.ask("GET /.well-known/idempotency", "", "").await.body).unwrap();
     assert_eq!(published["routes"][0]["path"], "/charges/{id}/refunds");
     assert_eq!(published["routes"][0]["required_on"][0], "POST");
     assert_eq!(published["routes"][1]["after_crash"], "retry");
@@ -110,7 +121,8 @@ async fn a_path_without_an_upstream_is_not_found() {
 #[tokio::test]
 async fn what_the_gateway_does_is_published() {
     let upstream = Upstream::counting().await;
-    let gateway = Setup::before(upstream.address).with("--retention", "2h").with("--lease", "10s").start().await;
+    let gateway =
+        Setup::before(upstream.address).with("--retention", "2h").with("--lease", "10s").start().await;
     let reply = gateway.ask("GET /.well-known/idempotency", "", "").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
     let published: Value = serde_json::from_slice(&reply.body).unwrap();

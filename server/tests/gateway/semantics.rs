@@ -24,7 +24,8 @@ async fn a_repeat_is_answered_with_the_same_bytes_and_does_not_reach_the_upstrea
     for _ in 0..3 {
         let again = gateway.post("k", "{}").await;
         assert_eq!((again.status, &again.body, again.is_replay()), (201, &body, true));
-        let links: Vec<_> = again.headers.iter().filter(|(name, _)| name == "link").map(|(_, value)| &**value).collect();
+        let links: Vec<_> =
+            again.headers.iter().filter(|(name, _)| name == "link").map(|(_, value)| &**value).collect();
         assert_eq!(links, ["<b>", "<a>"]);
         assert_eq!(again.header("etag"), Some("\"7\""));
         assert_eq!(again.header("content-type"), Some("application/octet-stream"));
@@ -36,7 +37,10 @@ async fn a_repeat_is_answered_with_the_same_bytes_and_does_not_reach_the_upstrea
 
 #[tokio::test]
 async fn an_empty_answer_is_replayed_empty() {
-    let upstream = Upstream::start(|_| async { crate::upstream::Act::Answer(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()) }).await;
+    let upstream = Upstream::start(|_| async {
+        crate::upstream::Act::Answer(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())
+    })
+    .await;
     let gateway = Setup::before(upstream.address).start().await;
     assert_eq!(gateway.post("k", "{}").await.told(), (204, String::new(), false));
     assert_eq!(gateway.post("k", "{}").await.told(), (204, String::new(), true));
@@ -120,7 +124,18 @@ async fn a_key_that_is_none_is_refused_before_anybody_is_asked() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
     let long = "k".repeat(256);
-    for key in ["", "\"\"", "\" k\"", "a,b", "a;b=1", "\"a\";b=1", "a\r\nIdempotency-Key: b", "\"a", &long, "k\u{e9}"] {
+    for key in [
+        "",
+        "\"\"",
+        "\" k\"",
+        "a,b",
+        "a;b=1",
+        "\"a\";b=1",
+        "a\r\nIdempotency-Key: b",
+        "\"a",
+        &long,
+        "k\u{e9}",
+    ] {
         let reply = gateway.post(key, "{}").await;
         reply.problem(400, "idempotency_key_invalid");
     }
@@ -136,9 +151,16 @@ async fn a_key_counts_on_some_methods_only_and_without_one_everything_passes() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
     let mut runs = 0;
-    for (method, counts) in
-        [("GET", false), ("HEAD", false), ("OPTIONS", false), ("QUERY", false), ("POST", true), ("PUT", true), ("PATCH", true), ("DELETE", true)]
-    {
+    for (method, counts) in [
+        ("GET", false),
+        ("HEAD", false),
+        ("OPTIONS", false),
+        ("QUERY", false),
+        ("POST", true),
+        ("PUT", true),
+        ("PATCH", true),
+        ("DELETE", true),
+    ] {
         for _ in 0..2 {
             let mut wire = gateway.wire().await;
             let fields = format!("Idempotency-Key: {method}\r\nConnection: close\r\n");
@@ -159,8 +181,11 @@ async fn a_key_counts_on_some_methods_only_and_without_one_everything_passes() {
 #[tokio::test]
 async fn a_key_may_be_required_and_methods_chosen() {
     let upstream = Upstream::counting().await;
-    let gateway =
-        Setup::before(upstream.address).with("--require-key", "true").with("--methods", "POST,QUERY").start().await;
+    let gateway = Setup::before(upstream.address)
+        .with("--require-key", "true")
+        .with("--methods", "POST,QUERY")
+        .start()
+        .await;
     gateway.ask("POST /charges", "", "{}").await.problem(400, "idempotency_key_missing");
     assert_eq!(upstream.count(), 0);
     // PUT is not among the methods now, and GET never needs a key.

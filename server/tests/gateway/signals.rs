@@ -154,7 +154,8 @@ async fn what_cannot_change_is_refused_and_named() {
 #[tokio::test]
 async fn an_attempt_from_before_a_reload_ends_under_its_own_terms() {
     let (upstream, stop) = Upstream::stopping().await;
-    let file = |policy: &str| format!("upstream = 'http://{}'\npolicy = '{policy}'\nwait = '20s'", upstream.address);
+    let file =
+        |policy: &str| format!("upstream = 'http://{}'\npolicy = '{policy}'\nwait = '20s'", upstream.address);
     let setup = Setup::new().with_file(&file("hold"));
     let mut gateway = setup.start().await;
     let first = gateway.posting("k", "{}");

@@ -105,8 +105,11 @@ async fn what_is_framed_in_two_ways_is_refused_and_the_connection_closed() {
     ] {
         rows.push((head.to_owned(), "0\r\n\r\n"));
     }
-    for named in ["idempotency-key", "close, Idempotency-Key", "Host", "content-length", "X-User", "cookie,x-user"] {
-        let fields = format!("Connection: {named}\r\nIdempotency-Key: k\r\nX-User: ann\r\nContent-Length: 5\r\n");
+    for named in
+        ["idempotency-key", "close, Idempotency-Key", "Host", "content-length", "X-User", "cookie,x-user"]
+    {
+        let fields =
+            format!("Connection: {named}\r\nIdempotency-Key: k\r\nX-User: ann\r\nContent-Length: 5\r\n");
         rows.push((format!("POST /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n"), "0\r\n\r\n"));
     }
     for (head, body) in rows {
@@ -166,7 +169,10 @@ async fn methods_that_are_not_for_a_gateway_are_refused() {
     }
     let upgrade = "Upgrade: websocket\r\nConnection: upgrade\r\nIdempotency-Key: k\r\n";
     gateway.ask("POST /charges", upgrade, "").await.problem(400, "upgrade_refused");
-    gateway.ask("POST /charges", "Upgrade: h2c\r\nConnection: upgrade\r\n", "").await.problem(400, "upgrade_refused");
+    gateway
+        .ask("POST /charges", "Upgrade: h2c\r\nConnection: upgrade\r\n", "")
+        .await
+        .problem(400, "upgrade_refused");
     assert_eq!(upstream.connections(), 0);
 }
 
@@ -176,7 +182,8 @@ async fn a_preface_of_http_2_in_the_middle_opens_no_back_door() {
     for before in ["\r\n", "GET /first HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut wire = gateway.wire().await;
         let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        wire.send(format!("{before}{preface}{HIDDEN}Content-Length: 1\nTransfer-Encoding: x\n{HIDDEN}")).await;
+        wire.send(format!("{before}{preface}{HIDDEN}Content-Length: 1\nTransfer-Encoding: x\n{HIDDEN}"))
+            .await;
         wire.hear_all().await;
     }
     let seen = upstream.bytes();
@@ -187,12 +194,34 @@ async fn a_preface_of_http_2_in_the_middle_opens_no_back_door() {
 async fn paths_are_passed_on_as_the_bytes_they_are() {
     let (upstream, gateway) = setup().await;
     let paths = [
-        "/a//b", "//a", "//evil.example/a", "/%2e%2e/a", "/../a", "/./a", "/a/..;/b", "/a%00b", "/a%0d%0ab", "/A%2fb",
-        "/a?b?c&%26=%3d", "/a?", "/?", "/a;b=c", "/a\\b", "/a%", "/a|b", "/{a}",
+        "/a//b",
+        "//a",
+        "//evil.example/a",
+        "/%2e%2e/a",
+        "/../a",
+        "/./a",
+        "/a/..;/b",
+        "/a%00b",
+        "/a%0d%0ab",
+        "/A%2fb",
+        "/a?b?c&%26=%3d",
+        "/a?",
+        "/?",
+        "/a;b=c",
+        "/a\\b",
+        "/a%",
+        "/a|b",
+        "/{a}",
     ];
     for path in paths {
         for replayed in [false, true] {
-            let reply = gateway.ask(&format!("POST {path}"), &format!("Idempotency-Key: \"{}\"\r\n", path.replace('\\', "-")), "").await;
+            let reply = gateway
+                .ask(
+                    &format!("POST {path}"),
+                    &format!("Idempotency-Key: \"{}\"\r\n", path.replace('\\', "-")),
+                    "",
+                )
+                .await;
             assert_eq!((reply.status, reply.is_replay()), (200, replayed), "{path}");
         }
         assert_eq!(upstream.seen().last().unwrap().line(), format!("POST {path} HTTP/1.1"));
@@ -215,11 +244,16 @@ async fn requests_in_one_piece_are_answered_in_their_order() {
     let (upstream, gateway) = setup().await;
     let mut wire = gateway.wire().await;
     let keyed = |key: &str| request("POST /charges", &format!("Idempotency-Key: {key}\r\n"), key.as_bytes());
-    wire.send([keyed("a"), keyed("b"), keyed("a"), b"\r\n".to_vec(), keyed("c"), request("GET /d", "", b"")].concat()).await;
+    wire.send(
+        [keyed("a"), keyed("b"), keyed("a"), b"\r\n".to_vec(), keyed("c"), request("GET /d", "", b"")]
+            .concat(),
+    )
+    .await;
     for (run, replayed) in [(1, false), (2, false), (1, true), (3, false), (4, false)] {
         assert_eq!(wire.reply().await.told(), (200, format!("run {run}"), replayed));
     }
-    let bodies: Vec<_> = upstream.seen().iter().map(|seen| String::from_utf8(seen.body.clone()).unwrap()).collect();
+    let bodies: Vec<_> =
+        upstream.seen().iter().map(|seen| String::from_utf8(seen.body.clone()).unwrap()).collect();
     assert_eq!(bodies, ["a", "b", "c", ""]);
     // What is refused is so in its turn.
     wire.send([keyed("e"), b"GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n".to_vec()].concat()).await;
@@ -238,9 +272,14 @@ async fn what_was_not_read_of_a_refused_request_is_not_taken_for_the_next() {
     for body in [small, large] {
         let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
         for (key, status) in [("\"\"", 400), ("k", 413), ("used", if body.len() < 100 { 422 } else { 413 })] {
-            for (framing, sent) in [(format!("Content-Length: {}", body.len()), &body), ("Transfer-Encoding: chunked".to_owned(), &chunked)] {
+            for (framing, sent) in [
+                (format!("Content-Length: {}", body.len()), &body),
+                ("Transfer-Encoding: chunked".to_owned(), &chunked),
+            ] {
                 let mut wire = gateway.wire().await;
-                let head = format!("POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: {key}\r\n{framing}\r\n\r\n");
+                let head = format!(
+                    "POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: {key}\r\n{framing}\r\n\r\n"
+                );
                 let status = if body.len() < 100 && status == 413 { 200 } else { status };
                 // It may close before it has read everything.
                 let _closed = wire.try_send(format!("{head}{sent}")).await;

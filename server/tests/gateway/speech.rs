@@ -21,7 +21,8 @@ async fn http2(io: impl Io + Unpin + 'static) -> SendRequest<Full<Bytes>> {
 }
 
 async fn ask(sender: &mut SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>) -> (Response<()>, String) {
-    let response = tokio::time::timeout(BOUND, sender.send_request(request)).await.expect("in time").expect("an answer");
+    let response =
+        tokio::time::timeout(BOUND, sender.send_request(request)).await.expect("in time").expect("an answer");
     let (parts, body): (_, Incoming) = response.into_parts();
     let body = body.collect().await.expect("a whole body").to_bytes();
     (Response::from_parts(parts, ()), String::from_utf8_lossy(&body).into_owned())
@@ -116,7 +117,10 @@ async fn tls_speaks_both_versions() {
     assert_eq!(ask(&mut sender, repeat).await.1, "run 1");
     // The screen reads along under TLS, too.
     let mut wire = Wire::over(authority.greet(gateway.address, &["http/1.1"]).await.unwrap());
-    wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").await;
+    wire.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    )
+    .await;
     assert_eq!(wire.reply().await.status, 400);
     // And whoever does not greet gets nothing.
     let mut wire = gateway.wire().await;
@@ -167,7 +171,11 @@ async fn serve(mut line: Line) {
 #[tokio::test]
 async fn an_upstream_may_speak_tls_and_must_be_who_it_says() {
     let (authority, other) = (Authority::new(), Authority::new());
-    for (signer, name, trusted) in [(&authority, "127.0.0.1", true), (&other, "127.0.0.1", false), (&authority, "elsewhere.example", false)] {
+    for (signer, name, trusted) in [
+        (&authority, "127.0.0.1", true),
+        (&other, "127.0.0.1", false),
+        (&authority, "elsewhere.example", false),
+    ] {
         let acceptor = signer.certify(name).acceptor();
         let greet = move |socket| {
             let accepting = acceptor.accept(socket);

@@ -9,7 +9,10 @@ use crate::upstream::{Upstream, answer};
 async fn an_address_that_is_taken_is_named() {
     let upstream = Upstream::counting().await;
     let taken = upstream.address.to_string();
-    for (flag, says) in [("--listen", format!("could not listen on {taken}")), ("--admin", format!("could not listen on {taken} for the admin"))] {
+    for (flag, says) in [
+        ("--listen", format!("could not listen on {taken}")),
+        ("--admin", format!("could not listen on {taken} for the admin")),
+    ] {
         let ended = Setup::before(upstream.address).with(flag, &taken).run(&["gateway"]);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.complained.contains(&says), "{ended:?}");
@@ -36,7 +39,12 @@ fn a_wrong_flag_is_told_with_code_two_and_a_wrong_setting_with_code_one() {
         ("--upstream-ca", "/no/where.pem", 1, "could not read certificates from /no/where.pem"),
         ("--store", "mysql://root@db", 1, "it is none of sqlite:FILE, postgres://"),
         ("--store", "sqlite:/no/where/semel.db", 1, "could not open the store sqlite:/no/where/semel.db"),
-        ("--store", "postgres://ann:secret@127.0.0.1:1/app", 1, "could not open the store postgres://***@127.0.0.1:1/app"),
+        (
+            "--store",
+            "postgres://ann:secret@127.0.0.1:1/app",
+            1,
+            "could not open the store postgres://***@127.0.0.1:1/app",
+        ),
         ("--cache", "memcached://a", 1, "it is neither redis://HOST nor memory:64MiB"),
     ] {
         let ended = setup().with(flag, value).run(&["gateway"]);
@@ -79,12 +87,19 @@ fn a_flag_goes_before_a_variable_and_that_before_the_file() {
         .with("--realm", "flag");
     let ended = setup.run(&["config", "check"]);
     let shown: Value = serde_json::from_str(&ended.said).unwrap_or_else(|_| panic!("{ended:?}"));
-    for (name, value) in
-        [("realm", "flag"), ("lease", "20s"), ("retention", "3h"), ("upstream", "http://file"), ("wait", "0s")]
-    {
+    for (name, value) in [
+        ("realm", "flag"),
+        ("lease", "20s"),
+        ("retention", "3h"),
+        ("upstream", "http://file"),
+        ("wait", "0s"),
+    ] {
         assert_eq!(shown[name], value, "{name}");
     }
-    assert_eq!((&shown["methods"], &shown["require-key"]), (&serde_json::json!(["POST", "PUT"]), &true.into()));
+    assert_eq!(
+        (&shown["methods"], &shown["require-key"]),
+        (&serde_json::json!(["POST", "PUT"]), &true.into())
+    );
 }
 
 #[test]
@@ -103,7 +118,9 @@ fn no_secret_is_shown() {
         assert_eq!(ended.code, Some(0), "{value}: {ended:?}");
         assert!(!ended.said.contains("s3") && !ended.said.contains("cret"), "{value}: {}", ended.said);
     }
-    for upstream in ["http://ann:s3cret@a", "http://ann:s3cret@a/b", "ftp://ann:s3cret@a", "http://ann:s3cret@a b"] {
+    for upstream in
+        ["http://ann:s3cret@a", "http://ann:s3cret@a/b", "ftp://ann:s3cret@a", "http://ann:s3cret@a b"]
+    {
         let ended = Setup::new().with("--upstream", upstream).run(&["config", "check"]);
         assert_eq!(ended.code, Some(1), "{upstream}");
         assert!(!ended.complained.contains("s3cret"), "{upstream}: {}", ended.complained);

@@ -10,7 +10,8 @@ use tokio_postgres::{Config, NoTls};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::process::{BOUND, Gateway, Setup};
-use crate::upstream::{Stop, Upstream};
+use crate::stop::Stop;
+use crate::upstream::Upstream;
 use crate::wire::Io;
 
 /// Where `cargo xtask test` has its server.
@@ -99,7 +100,8 @@ async fn setup(policy: &str) -> (Upstream, Stop, Way, Gateway) {
     let config: Config = server().parse().expect("a URL");
     let login = config.get_user().expect("a user");
     let password = config.get_password().map(|password| format!(":{}", String::from_utf8_lossy(password)));
-    let store = format!("postgres://{login}{}@{}/{}", password.unwrap_or_default(), way.address, database().await);
+    let store =
+        format!("postgres://{login}{}@{}/{}", password.unwrap_or_default(), way.address, database().await);
     let setup = Setup::before(upstream.address).with("--store", &store).with("--migrate", "true");
     let gateway = setup.with("--policy", policy).with("--lease", "30s").start().await;
     (upstream, stop, way, gateway)

@@ -26,7 +26,10 @@ async fn a_large_upload_is_passed_on_while_it_comes() {
     for sent in 1..=64 {
         wire.send(&piece).await;
         if sent == 8 {
-            until("the upstream has seen what was sent so far", || upstream.bytes().len() - before >= 8 * MIB).await;
+            until("the upstream has seen what was sent so far", || {
+                upstream.bytes().len() - before >= 8 * MIB
+            })
+            .await;
         }
         most = most.max(gateway.resident_bytes());
     }
@@ -41,7 +44,10 @@ async fn a_chunked_upload_is_passed_on_in_chunks() {
     let gateway = Setup::before(upstream.address).start().await;
     let mut wire = gateway.wire().await;
     wire.send("POST /files HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").await;
-    until("the upstream has seen the first chunk", || String::from_utf8_lossy(&upstream.bytes()).contains("hello")).await;
+    until("the upstream has seen the first chunk", || {
+        String::from_utf8_lossy(&upstream.bytes()).contains("hello")
+    })
+    .await;
     assert_eq!(upstream.count(), 0);
     wire.send("1\r\n \r\n5\r\nworld\r\n0\r\n\r\n").await;
     assert_eq!(wire.reply().await.status, 200);
@@ -90,7 +96,10 @@ async fn a_large_download_is_passed_on_while_it_comes() {
         assert_eq!(wire.hear_all().await.len() / MIB, 64 * 2);
     }
     let again = gateway.ask("POST /files", "Idempotency-Key: k\r\n", "{}").await;
-    assert_eq!((again.told(), again.header("idempotency-replay")), ((200, String::new(), true), Some("omitted")));
+    assert_eq!(
+        (again.told(), again.header("idempotency-replay")),
+        ((200, String::new(), true), Some("omitted"))
+    );
 }
 
 #[tokio::test]
@@ -142,7 +151,8 @@ async fn a_client_that_goes_away_ends_what_has_no_key() {
     drop(wire);
     let mut gone = false;
     for _ in 0..1_000 {
-        gone = gateway.admin("/metrics").await.text().lines().any(|line| line == "semel_gateway_connections 0");
+        gone =
+            gateway.admin("/metrics").await.text().lines().any(|line| line == "semel_gateway_connections 0");
         if gone {
             break;
         }
@@ -183,7 +193,10 @@ async fn a_websocket_is_passed_on_byte_by_byte() {
 
 #[tokio::test]
 async fn a_websocket_that_the_upstream_does_not_want_is_an_answer() {
-    let upstream = Upstream::start(|_| async { Act::Answer(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno".to_vec()) }).await;
+    let upstream = Upstream::start(|_| async {
+        Act::Answer(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno".to_vec())
+    })
+    .await;
     let gateway = Setup::before(upstream.address).start().await;
     let mut wire = gateway.wire().await;
     wire.send(request("GET /socket", WEBSOCKET, b"")).await;

@@ -76,7 +76,9 @@ async fn what_is_between_neighbours_is_not_passed_on() {
     }
     assert_eq!(reply.header("x-end"), Some("1"));
     let seen = &upstream.seen()[0];
-    for name in ["keep-alive", "proxy-authorization", "proxy-connection", "upgrade", "http2-settings", "connection"] {
+    for name in
+        ["keep-alive", "proxy-authorization", "proxy-connection", "upgrade", "http2-settings", "connection"]
+    {
         assert_eq!(seen.header(name), None, "{name}");
     }
     assert_eq!(seen.all("te"), ["trailers"]);
@@ -107,7 +109,9 @@ async fn the_upstream_may_say_what_becomes_of_the_key() {
             assert_eq!(reply.header("idempotency-verdict"), None, "{verdict}");
         }
         match then {
-            Some("replay") => assert_eq!(again.told(), (code, "run 1".to_owned(), true), "{verdict} {policy}"),
+            Some("replay") => {
+                assert_eq!(again.told(), (code, "run 1".to_owned(), true), "{verdict} {policy}")
+            }
             Some(_) => assert_eq!(again.told(), (code, "run 2".to_owned(), false), "{verdict} {policy}"),
             None => drop(again.problem(409, "idempotency_outcome_unknown")),
         }
@@ -124,10 +128,11 @@ async fn a_failure_is_the_outcome_under_hold_and_none_under_retry() {
         ("hold", "401 Who", "", false),
         ("retry", "404 Gone", "", true),
     ] {
-        let upstream = Upstream::start(move |seen| async move {
-            answer(status, fields, format!("run {}", seen.number))
-        })
-        .await;
+        let upstream =
+            Upstream::start(
+                move |seen| async move { answer(status, fields, format!("run {}", seen.number)) },
+            )
+            .await;
         let gateway = Setup::before(upstream.address).with("--policy", policy).start().await;
         let code: u16 = status[..3].parse().unwrap();
         assert_eq!(gateway.post("k", "{}").await.told(), (code, "run 1".to_owned(), false));
