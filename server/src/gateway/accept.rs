@@ -54,38 +54,40 @@ pub(super) async fn accept(
             }
         };
         let (state, stop) = (Arc::clone(&state), stop.clone());
-        connections.spawn(async move {
-            let _counted = state.meter.connected();
-            greet(io, peer, &state, stop).await;
-            drop(place);
-        });
+        let tunnel = Tunnel::keeping((place, state.meter.connected()));
+        connections.spawn(async move { greet(io, peer, &state, tunnel, stop).await });
     }
 }
 
 /// Agrees upon TLS, if that is spoken here, in limited time.
-async fn greet(io: TcpStream, peer: SocketAddr, state: &Arc<State>, stop: CancellationToken) {
+async fn greet(io: TcpStream, peer: SocketAddr, state: &Arc<State>, tunnel: Tunnel, stop: CancellationToken) {
     // Without it every small answer may wait for the other side's acknowledgement; where it fails, it is slower.
     let _ = io.set_nodelay(true);
     let current = state.current();
     let Some(tls) = &current.tls else {
-        return converse(io, From { peer, is_tls: false }, state, &current, stop).await;
+        return converse(io, From { peer, is_tls: false }, state, &current, tunnel, stop).await;
     };
     let greeting = timeout(current.config.header_timeout, tls.accept(io));
     // Whoever has not asked for anything yet is not waited for.
     let Some(greeted) = stop.run_until_cancelled(greeting).await else { return };
     match greeted {
-        Ok(Ok(io)) => converse(io, From { peer, is_tls: true }, state, &current, stop).await,
+        Ok(Ok(io)) => converse(io, From { peer, is_tls: true }, state, &current, tunnel, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as we do"),
         Err(_) => tracing::debug!("a client did not finish its greeting in time"),
     }
 }
 
 /// Serves the requests of a connection. When told to stop, the one under way is the last.
-async fn converse<I>(io: I, from: From, state: &Arc<State>, current: &Current, stop: CancellationToken)
-where
+async fn converse<I>(
+    io: I,
+    from: From,
+    state: &Arc<State>,
+    current: &Current,
+    tunnel: Tunnel,
+    stop: CancellationToken,
+) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let tunnel = Tunnel::default();
     let io = TokioIo::new(Stream::new(
         io,
         current.config.header_timeout,

@@ -7,6 +7,7 @@
 //! Nothing is held back or copied on. Where a rule is broken, the byte becomes a NUL and the head ends, at which the parser
 //! answers 400 and closes the connection, in its turn among the answers before it.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,15 +16,24 @@ const LINE: usize = 128;
 
 /// Set when a connection no longer speaks HTTP.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tunnel(Arc<AtomicBool>);
+pub(super) struct Tunnel {
+    open: Arc<AtomicBool>,
+    /// What the connection takes up until its last byte, whatever it speaks.
+    _place: Option<Arc<dyn Any + Send + Sync>>,
+}
 
 impl Tunnel {
+    /// Keeps this for as long as the connection is there.
+    pub(super) fn keeping(place: impl Any + Send + Sync) -> Self {
+        Self { open: Arc::default(), _place: Some(Arc::new(place)) }
+    }
+
     pub(super) fn open(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.open.store(true, Ordering::Relaxed);
     }
 
     fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.open.load(Ordering::Relaxed)
     }
 }
 

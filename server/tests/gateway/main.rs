@@ -2,6 +2,7 @@
 
 mod process;
 mod upstream;
+mod stop;
 mod wire;
 mod certs;
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -131,6 +132,7 @@ impl From<&Output> for Ended {
 pub(crate) struct Gateway {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
+    reading: Option<JoinHandle<()>>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     /// Its files stay as long as it does.
@@ -143,13 +145,13 @@ impl Gateway {
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
         let log = Arc::new(Mutex::new(Vec::new()));
         let (lines, stderr) = (Arc::clone(&log), child.stderr.take().expect("it is piped"));
-        std::thread::spawn(move || {
+        let reading = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 lines.lock().expect("nobody panics with it").push(line);
             }
         });
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
-        Self { child, log, address: nowhere, admin: nowhere, _folder: folder }
+        Self { child, log, reading: Some(reading), address: nowhere, admin: nowhere, _folder: folder }
     }
 
     /// The address that a line of the log names.
@@ -171,8 +173,7 @@ impl Gateway {
             if let Some(rest) = found(&self.log()) {
                 return rest;
             }
-            let ended = self.child.try_wait().expect("a child");
-            assert!(ended.is_none() || found(&self.log()).is_some(), "it ended: {}", self.log());
+            assert!(!self.has_ended() || found(&self.log()).is_some(), "it ended: {}", self.log());
             assert!(began.elapsed() < BOUND, "no {text:?} in {}", self.log());
             sleep(Duration::from_millis(5)).await;
         }
@@ -191,17 +192,20 @@ impl Gateway {
     /// Waits until it has ended; says with which code.
     pub(crate) async fn ended(&mut self) -> Option<i32> {
         let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status.code();
-            }
+        while !self.has_ended() {
             assert!(began.elapsed() < BOUND, "it does not end: {}", self.log());
             sleep(Duration::from_millis(5)).await;
         }
+        self.child.wait().expect("a child").code()
     }
 
+    /// Whether it has ended, and everything that it has said is read.
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("a child").is_some()
+        let ended = self.child.try_wait().expect("a child").is_some();
+        if let Some(reading) = self.reading.take_if(|_| ended) {
+            reading.join().expect("it reads to the end");
+        }
+        ended
     }
 
     /// How much memory it has in use.
@@ -255,6 +259,13 @@ impl Gateway {
             assert!(began.elapsed() < BOUND, "{key} stays pending");
             sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// The sum of the metrics whose lines hold all of these.
+    pub(crate) async fn metric(&self, parts: &[&str]) -> f64 {
+        let shown = self.admin("/metrics").await.text();
+        let lines = shown.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
     /// Asks the admin.

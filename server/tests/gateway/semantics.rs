@@ -1,5 +1,9 @@
 //! What a client may rely on: one run, byte-equal replays, clear refusals.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use crate::process::Setup;
 use crate::upstream::{Upstream, answer};
 
@@ -109,6 +113,10 @@ async fn repeats_may_wait_for_the_one_that_runs() {
     let first = gateway.posting("k", "{}");
     stop.arrival().await;
     let repeats: Vec<_> = (0..8).map(|_| gateway.posting("k", "{}")).collect();
+    let running = ["semel_claims_total", "answer=\"running\""];
+    while gateway.metric(&running).await < 8.0 && repeats.iter().all(|repeat| !repeat.is_finished()) {
+        sleep(Duration::from_millis(5)).await;
+    }
     gateway.post("k", "other").await.problem(422, "idempotency_key_reused");
     assert!(repeats.iter().all(|repeat| !repeat.is_finished()));
     stop.go();

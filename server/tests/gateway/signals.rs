@@ -46,6 +46,21 @@ async fn told_to_stop_it_finishes_what_is_under_way_and_takes_no_more() {
 }
 
 #[tokio::test]
+async fn told_to_stop_it_finishes_what_has_no_key_too() {
+    let (upstream, stop) = Upstream::stopping().await;
+    let mut gateway = Setup::before(upstream.address).start().await;
+    let mut under_way = gateway.wire().await;
+    under_way.send(request("POST /charges", "", b"{}")).await;
+    stop.arrival().await;
+    gateway.signal("TERM");
+    gateway.line("stopping").await;
+    assert!(under_way.is_quiet_for(Duration::from_millis(200)).await, "it is not cut off");
+    stop.go();
+    assert_eq!(under_way.reply().await.told(), (200, "run 1".to_owned(), false));
+    assert_eq!(gateway.ended().await, Some(0));
+}
+
+#[tokio::test]
 async fn what_does_not_end_in_time_is_left_to_its_lease() {
     let (upstream, stop) = Upstream::stopping().await;
     let setup = Setup::before(upstream.address).with("--drain", "200ms").with("--lease", "1s");

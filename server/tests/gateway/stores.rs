@@ -10,7 +10,8 @@ use tokio_postgres::{Config, NoTls};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::process::{BOUND, Gateway, Setup};
-use crate::upstream::{Stop, Upstream};
+use crate::stop::Stop;
+use crate::upstream::Upstream;
 use crate::wire::Io;
 
 /// Where `cargo xtask test` has its server.

@@ -192,6 +192,27 @@ async fn a_websocket_is_passed_on_byte_by_byte() {
 }
 
 #[tokio::test]
+async fn a_websocket_takes_the_place_of_a_connection_until_it_ends() {
+    let upstream = Upstream::raw(|mut line| async move {
+        line.request().await;
+        line.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+            .await;
+        while line.read().await {}
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).with("--max-connections", "1").start().await;
+    let mut socket = gateway.wire().await;
+    socket.send(request("GET /socket", WEBSOCKET, b"")).await;
+    assert_eq!(socket.try_head().await.unwrap().status, 101);
+    let mut other = gateway.wire().await;
+    other.send(request("GET /.well-known/idempotency", "", b"")).await;
+    assert!(other.is_quiet_for(Duration::from_millis(200)).await, "there is one place");
+    assert_eq!(gateway.metric(&["semel_gateway_connections "]).await, 1.0);
+    drop(socket);
+    assert_eq!(other.reply().await.status, 200);
+}
+
+#[tokio::test]
 async fn a_websocket_that_the_upstream_does_not_want_is_an_answer() {
     let upstream = Upstream::start(|_| async {
         Act::Answer(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno".to_vec())
