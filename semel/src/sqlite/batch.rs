@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::{CachedStatement, Transaction, TransactionBehavior};
 
 use super::errors::Fault;
-use super::row;
+use super::row::{self, Writer};
 use super::session::Session;
 use crate::error::StoreError;
 use crate::question::{Asked, Question, What};
@@ -50,8 +50,7 @@ fn apply(
     // Not before: a wait for the lock would have made it old.
     let now = Timestamp::of_host();
     let mut read = transaction.prepare_cached(include_str!("sql/read.sql"))?;
-    let put = || transaction.prepare_cached(include_str!("sql/put.sql"));
-    let mut put = may_write.then(put).transpose()?;
+    let mut writer = may_write.then(|| Writer::prepare(transaction)).transpose()?;
     let mut answers = Vec::with_capacity(questions.len());
     for question in questions {
         let mut record = match find(&mut read, question)? {
@@ -64,8 +63,8 @@ fn apply(
         let before = version(&record);
         let what = answer(&question.asked, &mut record, now);
         if let Some(record) = record.filter(|record| Some(record.version) != before) {
-            let Some(put) = &mut put else { return Ok(None) };
-            row::put(put, question.id, &record)?;
+            let Some(writer) = &mut writer else { return Ok(None) };
+            writer.put(question.id, &record, before.is_none())?;
         }
         answers.push(Ok(Answer { now, what }));
     }

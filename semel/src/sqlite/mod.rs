@@ -77,10 +77,10 @@ pub struct SqliteStore {
 
 struct Shared {
     batcher: Batcher<Committer>,
+    /// The threads of the committer, until their connections are closed.
+    committing: TaskTracker,
     side: Side,
     counted: Counted,
-    /// The threads, until their connections are closed.
-    running: TaskTracker,
 }
 
 impl SqliteStore {
@@ -96,10 +96,10 @@ impl SqliteStore {
 
     async fn with_options(options: SqliteOptions) -> Result<Self, StoreError> {
         let options = SqliteOptions { path: file::create(&options.path)?, ..options };
-        let running = TaskTracker::new();
-        let side = Side::open(options.clone(), running.clone()).await?;
-        let batcher = Batcher::start(vec![Committer::new(options, running.clone())]);
-        Ok(Self { shared: Arc::new(Shared { batcher, side, counted: Counted::default(), running }) })
+        let side = Side::open(options.clone()).await?;
+        let committing = TaskTracker::new();
+        let batcher = Batcher::start(vec![Committer::new(options, committing.clone())]);
+        Ok(Self { shared: Arc::new(Shared { batcher, committing, side, counted: Counted::default() }) })
     }
 
     /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at once. Tables
@@ -137,9 +137,10 @@ impl SqliteStore {
     /// processes leaves one file without a log beside it.
     pub async fn close(&self) {
         self.shared.batcher.close().await;
+        // One after the other: of two that are closed at once, neither is the last one for SQLite.
+        self.shared.committing.close();
+        self.shared.committing.wait().await;
         self.shared.side.close().await;
-        self.shared.running.close();
-        self.shared.running.wait().await;
     }
 
     async fn ask(&self, lane: Lane, asked: Asked) -> Result<Answer, StoreError> {

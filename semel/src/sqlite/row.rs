@@ -4,7 +4,7 @@ use std::num::TryFromIntError;
 
 use bytes::Bytes;
 use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Row, params};
+use rusqlite::{CachedStatement, Connection, Row, params};
 
 use crate::codec;
 use crate::error::StoreError;
@@ -57,44 +57,66 @@ fn moment(at: Timestamp) -> i64 {
     number(at.as_micros())
 }
 
-/// Writes a record under its id.
-pub(super) fn put(statement: &mut CachedStatement<'_>, id: Id, record: &Record) -> rusqlite::Result<()> {
-    let (intent, scope, note) = (&record.intent, record.key.scope(), record.note.as_ref());
-    let (state, done) = match &record.state {
-        State::Running => ("running", None),
-        State::Released => ("released", None),
-        State::Done { outcome, finished_at } => ("done", Some((outcome, *finished_at))),
-    };
-    let outcome = done.map(|(outcome, _)| outcome);
-    statement.execute(params![
-        id.as_bytes(),
-        number(record.version),
-        record.token.as_bytes(),
-        number(record.fence.get()),
-        record.attempt,
-        state,
-        moment(record.lease_until),
-        moment(record.heartbeat_at),
-        moment(record.created_at),
-        moment(record.updated_at),
-        moment(record.expires_at),
-        done.map(|(_, finished_at)| moment(finished_at)),
-        intent.operation(),
-        intent.resource(),
-        intent.fingerprint().as_bytes(),
-        intent.fingerprint().version(),
-        record.owner.as_str(),
-        note.map(|note| moment(note.at)),
-        note.map(|note| &*note.text),
-        outcome.map(Outcome::status),
-        outcome.and_then(Outcome::subtype),
-        outcome.map(codec::encode),
-        outcome.and_then(Outcome::body).map(|body| &**body),
-        scope.realm(),
-        scope.principal(),
-        record.key.value(),
-    ])?;
-    Ok(())
+/// Writes records.
+pub(super) struct Writer<'a> {
+    create: CachedStatement<'a>,
+    update: CachedStatement<'a>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn prepare(connection: &'a Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            create: connection.prepare_cached(include_str!("sql/create.sql"))?,
+            update: connection.prepare_cached(include_str!("sql/update.sql"))?,
+        })
+    }
+
+    /// Writes a record under its id, where there is none yet or another version of it.
+    pub(super) fn put(&mut self, id: Id, record: &Record, is_new: bool) -> rusqlite::Result<()> {
+        let (intent, scope, note) = (&record.intent, record.key.scope(), record.note.as_ref());
+        let fingerprint = intent.fingerprint();
+        let (state, done) = match &record.state {
+            State::Running => ("running", None),
+            State::Released => ("released", None),
+            State::Done { outcome, finished_at } => ("done", Some((outcome, *finished_at))),
+        };
+        let outcome = done.map(|(outcome, _)| outcome);
+        let columns = params![
+            id.as_bytes(),
+            number(record.version),
+            record.token.as_bytes(),
+            number(record.fence.get()),
+            record.attempt,
+            state,
+            moment(record.lease_until),
+            moment(record.heartbeat_at),
+            moment(record.created_at),
+            moment(record.updated_at),
+            moment(record.expires_at),
+            done.map(|(_, finished_at)| moment(finished_at)),
+            intent.operation(),
+            intent.resource(),
+            fingerprint.as_bytes(),
+            fingerprint.version(),
+            record.owner.as_str(),
+            note.map(|note| moment(note.at)),
+            note.map(|note| &*note.text),
+            outcome.map(Outcome::status),
+            outcome.and_then(Outcome::subtype),
+            outcome.map(codec::encode),
+            outcome.and_then(Outcome::body).map(|body| &**body),
+            scope.realm(),
+            scope.principal(),
+            record.key.value(),
+        ];
+        if is_new {
+            self.create.execute(columns)?;
+        } else {
+            // The key stays as it is.
+            self.update.execute(&columns[..Column::Realm as usize])?;
+        }
+        Ok(())
+    }
 }
 
 /// The id of the record in a row.

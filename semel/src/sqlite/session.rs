@@ -17,6 +17,9 @@ use crate::error::StoreError;
 /// would pause for up to 100 ms, and somebody else would always be faster.
 const MIN_PAUSE: Duration = Duration::from_micros(100);
 const MAX_PAUSE: Duration = Duration::from_millis(2);
+/// After how many pages, 16 MiB of them, the write-ahead log is copied into the file. The same pages are written again and
+/// again, and copied once.
+const CHECKPOINT_PAGES: u32 = 4_000;
 /// To what size the write-ahead log is cut when it has grown beyond it, say because of a long listing.
 const LOG_BYTES: u64 = 64 << 20;
 
@@ -116,7 +119,7 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
     // With FULL every commit waits for the disk; with less, a power loss forgets what was answered.
     let settings = format!(
         "pragma synchronous = full; pragma temp_store = memory; pragma cache_size = -{CACHE_KIB}; \
-         pragma journal_size_limit = {LOG_BYTES}"
+         pragma wal_autocheckpoint = {CHECKPOINT_PAGES}; pragma journal_size_limit = {LOG_BYTES}"
     );
     connection.execute_batch(&settings).map_err(fault)?;
     // Whoever opens the file after a crash finds the whole of a commit that was written and perhaps not synced yet. This

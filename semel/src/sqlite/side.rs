@@ -13,6 +13,7 @@ use crate::error::StoreError;
 
 pub(super) struct Side {
     options: SqliteOptions,
+    /// The threads, until their connections are closed.
     running: TaskTracker,
     state: Mutex<State>,
 }
@@ -26,8 +27,8 @@ enum State {
 
 impl Side {
     /// Opens the file, so that what is wrong with it is known at once.
-    pub(super) async fn open(options: SqliteOptions, running: TaskTracker) -> Result<Self, StoreError> {
-        let side = Self { options, running, state: Mutex::new(State::Idle) };
+    pub(super) async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let side = Self { options, running: TaskTracker::new(), state: Mutex::new(State::Idle) };
         side.thread().await?;
         Ok(side)
     }
@@ -53,8 +54,11 @@ impl Side {
         })
     }
 
+    /// Does what was asked for, takes nothing more, and closes the connection.
     pub(super) async fn close(&self) {
         *self.state.lock().await = State::Closed;
+        self.running.close();
+        self.running.wait().await;
     }
 
     /// The thread with the connection, or a new one if it is gone.

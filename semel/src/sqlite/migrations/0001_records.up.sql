@@ -9,7 +9,8 @@ create table semel_records (
     -- Rises with every grant of the key: compare it to refuse a stale writer.
     fence               integer not null check (fence >= 0),
     attempt             integer not null check (attempt > 0),
-    state               text    not null check (state in ('running', 'done', 'released')),
+    -- Not `in`, for which SQLite would make a table of the three with every write.
+    state               text    not null check (state = 'running' or state = 'done' or state = 'released'),
     -- A running record past this moment is held.
     lease_until         integer not null check (lease_until >= 0),
     heartbeat_at        integer not null check (heartbeat_at >= 0),
