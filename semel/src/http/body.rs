@@ -170,16 +170,21 @@ where
     Ok((gathered.finish(), trailers))
 }
 
-/// Reads a response ahead, to its end, up to the limit or until it has taken too long. The bytes come along if they
+/// Reads a response ahead, to its end, up to the limit or until it has taken too long: as long as is said, or as is usual. The bytes come along if they
 /// are all of it: without an error at the end, and without trailers, which no record holds.
-pub(super) async fn read_response<B>(body: B, limit: usize) -> (ReadAhead<B>, Option<Bytes>)
+pub(super) async fn read_response<B>(
+    body: B,
+    limit: usize,
+    within: Option<Duration>,
+) -> (ReadAhead<B>, Option<Bytes>)
 where
     B: Body<Data = Bytes>,
 {
     if body.size_hint().lower() > limit as u64 {
         return (ReadAhead::passed(body), None);
     }
-    let patience = if body.size_hint().exact().is_some() { GATHER_KNOWN } else { GATHER_UNKNOWN };
+    let usual = if body.size_hint().exact().is_some() { GATHER_KNOWN } else { GATHER_UNKNOWN };
+    let patience = within.unwrap_or(usual);
     let until = Instant::now() + patience;
     let mut body = Box::pin(body);
     let mut gathered = Gathered::default();
@@ -263,7 +268,7 @@ mod tests {
             (vec![data(b"ab"), Err("cut")], b"ab", false, Some("cut"), false),
         ];
         for (frames, bytes, trailed, failed, recorded) in cases {
-            let (body, whole) = read_response(Frames(frames.into()), 4).await;
+            let (body, whole) = read_response(Frames(frames.into()), 4, None).await;
             assert_eq!(whole.is_some(), recorded, "{bytes:?}");
             assert!(whole.is_none_or(|whole| whole == bytes));
             assert_eq!(all(body).await, (bytes.to_vec(), trailed, failed));

@@ -47,7 +47,7 @@ pub(super) struct Options {
     pub(super) request_timeout: Duration,
     pub(super) recorded: Recorded,
     pub(super) judge: Option<Arc<Judge>>,
-    pub(super) abandon_broken: bool,
+    pub(super) whole_within: Option<Duration>,
     pub(super) renderer: Renderer,
 }
 
@@ -73,7 +73,7 @@ impl IdempotencyLayer {
             request_timeout: Duration::from_secs(30),
             recorded: Recorded::default(),
             judge: None,
-            abandon_broken: false,
+            whole_within: None,
             renderer: Renderer::default(),
         };
         Self { once, options: Arc::new(options) }
@@ -188,13 +188,16 @@ impl IdempotencyLayer {
         self.with(|options| options.judge = Some(Arc::new(judge)))
     }
 
-    /// A response that breaks off while it is read is no outcome: the key is held, and the caller told so. Unless this is
-    /// set, its status is recorded, without the body.
+    /// A response is an outcome only when it has come to its end, for which it is given this long. One that breaks off
+    /// before is none: the key is held, and the caller told so. One that takes longer, or is a stream by its type, is
+    /// recorded without its body, as ever.
     ///
-    /// This is for inner services that are elsewhere, behind a connection: what sent the status may not have come to its end.
+    /// This is for inner services that are elsewhere, behind a connection: what sent the status may not have done its work yet.
+    /// Unless it is set, a response that breaks off is recorded without its body, and one of unknown length is waited for
+    /// for a second.
     #[must_use]
-    pub fn with_broken_responses_abandoned(self) -> Self {
-        self.with(|options| options.abandon_broken = true)
+    pub fn with_whole_responses(self, within: Duration) -> Self {
+        self.with(|options| options.whole_within = Some(within))
     }
 
     /// The page that describes the problems: it becomes their `type`, with the code as its fragment.

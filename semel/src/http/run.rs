@@ -82,9 +82,9 @@ where
         Verdict::Record => {
             let (body, whole) = match is_stream(&parts) {
                 true => (ReadAhead::passed(body), None),
-                false => read_response(body, policy.max_body_bytes()).await,
+                false => read_response(body, policy.max_body_bytes(), options.whole_within).await,
             };
-            if options.abandon_broken && body.is_broken() {
+            if options.whole_within.is_some() && body.is_broken() {
                 return (None, Err(Failure::unknown(format!("the answer, {}, broke off", parts.status))));
             }
             let outcome = outcome(options, &parts, whole);

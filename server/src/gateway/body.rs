@@ -1,7 +1,5 @@
 //! The bodies that pass through.
 
-use std::error::Error;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,40 +10,35 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use semel::http::ReadAhead;
-use tokio::time::{Sleep, sleep};
 
-/// What a client sends, as long as it goes on sending.
+use super::patient::{Broken, Patient};
+
+/// What a client sends. Its trailers end here: what they add to the head was not there when the key was claimed.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    body: Incoming,
-    /// None if it is read before it is passed on, by somebody who has a limit.
-    passing: Option<Passing>,
-    /// Runs while nothing comes.
-    idle: Option<Pin<Box<Sleep>>>,
+    body: Patient,
+    moved: Option<Moved>,
 }
 
 impl Inbound {
-    pub(super) fn new(body: Incoming, passing: Option<Passing>) -> Self {
-        Self { body, passing, idle: None }
+    /// A body that somebody reads before it is passed on, who has a limit of his own.
+    pub(super) fn read(body: Incoming) -> Self {
+        Self { body: Patient::new(body, None), moved: None }
+    }
+
+    /// A body that is passed on while it comes, as long as it goes on coming.
+    pub(super) fn passed(body: Incoming, patience: Duration, moved: Moved) -> Self {
+        Self { body: Patient::new(body, Some(patience)), moved: Some(moved) }
     }
 }
 
-/// A body that is passed on while it comes.
-#[derive(Debug, Clone)]
-pub(super) struct Passing {
-    /// How long to wait for more of it.
-    pub(super) patience: Duration,
-    /// How often something has come.
-    moved: Arc<AtomicU64>,
-}
+/// How often something has come of a body.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Moved(Arc<AtomicU64>);
 
-impl Passing {
-    pub(super) fn new(patience: Duration) -> Self {
-        Self { patience, moved: Arc::default() }
-    }
-
-    pub(super) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+impl Moved {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -57,19 +50,11 @@ impl Body for Inbound {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            self.idle = None;
-            if let Some(passing) = &self.passing {
-                passing.moved.fetch_add(1, Ordering::Relaxed);
-            }
-            return Poll::Ready(frame.map(|frame| frame.map_err(Broken::Off)));
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let (Some(Moved(moved)), Some(_)) = (&self.moved, &frame) {
+            moved.fetch_add(1, Ordering::Relaxed);
         }
-        let Some(patience) = self.passing.as_ref().map(|passing| passing.patience) else {
-            return Poll::Pending;
-        };
-        let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(idle.as_mut().poll(context));
-        Poll::Ready(Some(Err(Broken::Slow)))
+        Poll::Ready(frame.filter(|frame| frame.as_ref().map_or(true, Frame::is_data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -78,45 +63,6 @@ impl Body for Inbound {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// Why the body of a client ended too early.
-#[derive(Debug)]
-pub(super) enum Broken {
-    Off(hyper::Error),
-    Slow,
-}
-
-impl Broken {
-    /// Whether this is why something else failed.
-    pub(super) fn caused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            if let Some(broken) = error.downcast_ref() {
-                return Some(broken);
-            }
-            cause = error.source();
-        }
-        None
-    }
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off(_) => f.write_str("the body of the request broke off"),
-            Self::Slow => f.write_str("the body of the request did not go on"),
-        }
-    }
-}
-
-impl Error for Broken {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Off(error) => Some(error),
-            Self::Slow => None,
-        }
     }
 }
 
@@ -142,8 +88,15 @@ impl From<ReadAhead<Inbound>> for Outbound {
 /// What comes back: from the upstream, or from the gateway in its place.
 #[derive(Debug)]
 pub(super) enum Returned {
-    Passed(Incoming),
+    Passed(Patient),
     Own(Option<Bytes>),
+}
+
+impl Returned {
+    /// What the upstream answers, as long as it goes on.
+    pub(super) fn passed(body: Incoming, patience: Duration) -> Self {
+        Self::Passed(Patient::new(body, Some(patience)))
+    }
 }
 
 /// What a client gets.
@@ -155,12 +108,12 @@ pub(super) enum Reply {
 
 impl Body for Returned {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Broken;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self.get_mut() {
             Self::Passed(body) => Pin::new(body).poll_frame(context),
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
@@ -184,15 +137,15 @@ impl Body for Returned {
 
 /// Either of two bodies is one.
 macro_rules! either {
-    ($either:ident { $one:ident, $other:ident }, $error:ty) => {
+    ($either:ident { $one:ident, $other:ident }) => {
         impl Body for $either {
             type Data = Bytes;
-            type Error = $error;
+            type Error = Broken;
 
             fn poll_frame(
                 self: Pin<&mut Self>,
                 context: &mut Context<'_>,
-            ) -> Poll<Option<Result<Frame<Bytes>, $error>>> {
+            ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
                 match self.get_mut() {
                     Self::$one(body) => Pin::new(body).poll_frame(context),
                     Self::$other(body) => Pin::new(body).poll_frame(context),
@@ -216,5 +169,5 @@ macro_rules! either {
     };
 }
 
-either!(Outbound { Passed, Read }, Broken);
-either!(Reply { Layer, Other }, hyper::Error);
+either!(Outbound { Passed, Read });
+either!(Reply { Layer, Other });

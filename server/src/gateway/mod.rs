@@ -13,6 +13,7 @@ mod upstream;
 mod headers;
 mod tunnel;
 mod body;
+mod patient;
 mod problem;
 mod state;
 mod tls;

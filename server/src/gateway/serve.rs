@@ -5,7 +5,7 @@ use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use tower_service::Service;
 
-use super::body::{Inbound, Passing, Reply, Returned};
+use super::body::{Inbound, Moved, Reply, Returned};
 use super::door::{self, Upgrade};
 use super::problem::Problem;
 use super::screen::Tunnel;
@@ -35,12 +35,15 @@ pub(super) async fn serve(
         return Problem::NO_ROUTE.response(None).map(Reply::Other);
     };
     // The layer reads a request with a key in limited time, and says so if it is over.
-    let passing = (!table::reads(target, &request)).then(|| Passing::new(config.body_timeout));
-    let mut request = request.map(|body| Inbound::new(body, passing.clone()));
+    let mut request = if table::reads(target, &request) {
+        request.map(Inbound::read)
+    } else {
+        let moved = Moved::default();
+        let mut request = request.map(|body| Inbound::passed(body, config.body_timeout, moved.clone()));
+        request.extensions_mut().insert(moved);
+        request
+    };
     request.extensions_mut().insert(from);
-    if let Some(passing) = passing {
-        request.extensions_mut().insert(passing);
-    }
     if let Some(upgrade) = door::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11)
     {
         let covered =

@@ -1,5 +1,7 @@
 //! Which request goes where, under which terms.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request};
@@ -115,7 +117,8 @@ fn layer_of(
         .with_required_key(route.require_key)
         .with_max_request_bytes(route.max_body)
         .with_request_timeout(config.body_timeout)
-        .with_broken_responses_abandoned();
+        // Longer than the upstream may be silent, so that one that is ends as broken.
+        .with_whole_responses(route.upstream_timeout + Duration::from_secs(1));
     let realm = Scope::new(&config.realm)?;
     Ok(match route.scope.clone() {
         Scoping::Credentials => layer,

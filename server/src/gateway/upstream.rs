@@ -14,7 +14,7 @@ use http::uri::PathAndQuery;
 use http::{Request, Response, Uri, Version, request};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use metrics::Histogram;
 use semel::Lease;
@@ -22,8 +22,9 @@ use semel::http::Verdict;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::body::{Broken, Outbound, Passing, Returned};
+use super::body::{Moved, Outbound, Returned};
 use super::headers;
+use super::patient::Broken;
 use super::problem::Problem;
 use super::tls;
 use crate::config::Origin;
@@ -33,6 +34,9 @@ use crate::config::Origin;
 const IDLE: Duration = Duration::from_secs(4);
 /// How long to wait for a connection. Within it nothing has been sent.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// How many headers an answer may have. One with more is an answer lost, and its key held.
+const MAX_HEADERS: usize = 512;
 
 pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Outbound>;
 
@@ -48,13 +52,14 @@ pub(super) fn client(ca: Option<&Path>) -> Result<Client> {
     let tls = HttpsConnectorBuilder::new()
         .with_tls_config(tls::client(ca).context("could not set up TLS to the upstream")?)
         .https_or_http()
+        // Only this: over HTTP/2 many keys would share one connection, and be held together when it is lost.
         .enable_http1()
-        .enable_http2()
         .wrap_connector(tcp);
     Ok(legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .retry_canceled_requests(false)
+        .http1_max_headers(MAX_HEADERS)
         .build(tls))
 }
 
@@ -100,8 +105,8 @@ impl Upstream {
             headers::tell(&mut parts.headers, lease);
         }
         let mut request = Request::new(body);
-        if let Some(passing) = parts.extensions.get::<Passing>() {
-            request.extensions_mut().insert(passing.clone());
+        if let Some(moved) = parts.extensions.get::<Moved>() {
+            request.extensions_mut().insert(moved.clone());
         }
         *request.method_mut() = parts.method;
         *request.uri_mut() = uri;
@@ -111,24 +116,33 @@ impl Upstream {
     }
 
     /// Sends a request, once, and waits for the head of the answer.
-    pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Returned>, Unanswered> {
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Outbound>,
+    ) -> Result<Response<Returned>, Unanswered> {
         let began = Instant::now();
-        let passing = request.extensions().get::<Passing>().cloned();
-        let moved = || passing.as_ref().map_or(0, Passing::moved);
+        let captured = capture_connection(&mut request);
+        let moved = request.extensions().get::<Moved>().cloned().unwrap_or_default();
         let mut answer = std::pin::pin!(self.client.request(request));
         let answer = loop {
-            let before = moved();
+            let before = moved.count();
             match timeout(self.patience, &mut answer).await {
                 // It has not been asked to the end yet.
-                Err(_) if moved() != before => {}
+                Err(_) if moved.count() != before => {}
                 answer => break answer,
             }
         };
         self.seconds.record(began.elapsed());
+        // Known from the moment it is given the request, and not before.
+        let connected = captured.connection_metadata().is_some();
         match answer {
-            Ok(Ok(response)) => Ok(response.map(Returned::Passed)),
-            Ok(Err(error)) => Err(Unanswered::because(&error, &self.origin)),
-            Err(_) => Err(Unanswered::TimedOut),
+            Ok(Ok(response)) => Ok(response.map(|body| Returned::passed(body, self.patience))),
+            Ok(Err(error)) => Err(Unanswered::because(&error, connected, &self.origin)),
+            Err(_) if connected => Err(Unanswered::TimedOut),
+            Err(_) => {
+                tracing::warn!(upstream = %self.origin, "there was no connection to the upstream in time");
+                Err(Unanswered::Unreachable)
+            }
         }
     }
 }
@@ -183,12 +197,12 @@ pub(super) enum Unanswered {
 }
 
 impl Unanswered {
-    fn because(error: &legacy::Error, origin: &Origin) -> Self {
+    fn because(error: &legacy::Error, connected: bool, origin: &Origin) -> Self {
         let cause = match Broken::caused(error) {
             Some(Broken::Off(_)) => return Self::BrokeOff,
             Some(Broken::Slow) => return Self::Slow,
             // A request that a closed connection has not taken is given back as it was.
-            None if error.is_connect() || is_canceled(error) => Self::Unreachable,
+            None if !connected || is_canceled(error) => Self::Unreachable,
             None => Self::Lost,
         };
         let why = error.source().map_or_else(|| error.to_string(), chain);
