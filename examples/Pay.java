@@ -13,28 +13,29 @@ import java.util.Set;
 import java.util.UUID;
 
 public class Pay {
-    private static final Set<Integer> AGAIN = Set.of(409, 429, 502, 503, 504);
+    private static final Set<Integer> AGAIN = Set.of(409, 429, 500, 502, 503, 504);
 
     public static void main(String[] args) throws InterruptedException {
         if (args.length != 1) {
             System.err.println("usage: Pay.java URL-OF-THE-GATEWAY");
             System.exit(2);
         }
-        HttpResponse<String> paid = pay(args[0].replaceAll("/$", ""), "{\"to\":\"ann\",\"cents\":1000}", 5);
+        // One key for one payment: made before the first try, and sent with every one. Keep it with the payment, so that a
+        // program that was restarted asks for the same.
+        String key = UUID.randomUUID().toString();
+        HttpResponse<String> paid = pay(args[0].replaceAll("/$", ""), key, "{\"to\":\"ann\",\"cents\":1000}", 5);
         if (paid == null || paid.statusCode() >= 300) {
-            System.err.println("refused: " + (paid == null ? "no answer; try again later with the same key" : paid.body()));
+            System.err.println("refused: " + (paid == null ? "no answer; try again later" : paid.body()) + "; the key is " + key);
             System.exit(1);
         }
         boolean replayed = paid.headers().firstValue("idempotency-replayed").isPresent();
         System.out.println(paid.body() + (replayed ? ", from the record" : ""));
     }
 
-    static HttpResponse<String> pay(String gateway, String payment, int tries) throws InterruptedException {
-        // One key for one payment: made before the first try, and sent with every one. Keep it with the payment, so
-        // that a program that was restarted asks for the same.
+    static HttpResponse<String> pay(String gateway, String key, String payment, int tries) throws InterruptedException {
         HttpRequest request = HttpRequest.newBuilder(URI.create(gateway + "/payments"))
                 .header("Content-Type", "application/json")
-                .header("Idempotency-Key", UUID.randomUUID().toString())
+                .header("Idempotency-Key", key)
                 .timeout(Duration.ofSeconds(10))
                 .POST(HttpRequest.BodyPublishers.ofString(payment))
                 .build();
@@ -49,7 +50,8 @@ public class Pay {
                 if (!again || answer.body().contains("idempotency_outcome_unknown")) {
                     return answer;
                 }
-                pause = answer.headers().firstValue("retry-after").map(Double::parseDouble).orElse(pause);
+                pause = answer.headers().firstValue("retry-after").filter(after -> after.matches("[0-9]+"))
+                        .map(Double::parseDouble).orElse(pause);
             } catch (IOException lost) {
                 // Whether it arrived is not known, which is what the key is for.
             }

@@ -23,11 +23,11 @@ async function pay(gateway, payment, tries = 5) {
       if (answer.ok) return { ...body, replayed: answer.headers.get("idempotency-replayed") === "true" };
       // 409 while it is being processed, and 5xx: the same request may be sent again. A key whose outcome is not
       // known needs a person; anything else is wrong with the request.
-      const again = [409, 429, 502, 503, 504].includes(answer.status);
+      const again = [409, 429, 500, 502, 503, 504].includes(answer.status);
       if (!again || body.code === "idempotency_outcome_unknown") {
-        return { refused: `${answer.status} ${body.title}` };
+        return { refused: `${answer.status} ${body.title}; the key is ${key}` };
       }
-      pause = Number(answer.headers.get("retry-after") ?? pause);
+      pause = Number(answer.headers.get("retry-after") ?? pause) || pause;
     } catch {
       // Whether it arrived is not known, which is what the key is for.
     }

@@ -4,6 +4,7 @@
     python3 examples/pay.py http://127.0.0.1:PORT
 """
 
+import http.client
 import json
 import sys
 import time
@@ -31,10 +32,11 @@ def pay(gateway, payment, tries=5):
             problem = json.load(refused)
             # 409 while it is being processed, and 5xx: the same request may be sent again. A key whose outcome
             # is not known needs a person; anything else is wrong with the request.
-            if problem.get("code") == "idempotency_outcome_unknown" or refused.code not in (409, 429, 502, 503, 504):
-                raise SystemExit(f"refused: {refused.code} {problem.get('title')}")
-            pause = float(refused.headers.get("Retry-After", pause))
-        except (urllib.error.URLError, TimeoutError):
+            if problem.get("code") == "idempotency_outcome_unknown" or refused.code not in (409, 429, 500, 502, 503, 504):
+                raise SystemExit(f"refused: {refused.code} {problem.get('title')}; the key is {key}")
+            after = refused.headers.get("Retry-After", "")
+            pause = float(after) if after.isdigit() else pause
+        except (OSError, http.client.HTTPException):
             pass  # Whether it arrived is not known, which is what the key is for.
         time.sleep(pause)
     raise SystemExit("no answer; try again later with the same key: " + key)

@@ -1,7 +1,6 @@
 //! The listener for whoever looks after the gateway: health, metrics, configuration.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,18 +86,15 @@ impl Health {
     }
 }
 
-/// Answers on an address until the handle is dropped.
+/// Answers until the handle is dropped.
 ///
 /// # Errors
-/// If the address is taken.
-pub(crate) async fn listen(
-    address: SocketAddr,
+/// If the listener does not know its address.
+pub(crate) fn serve(
+    listener: TcpListener,
     health: Health,
     metrics: PrometheusHandle,
 ) -> Result<AbortOnDropHandle<()>> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("could not listen on {address} for the admin"))?;
     tracing::info!("admin on {}", listener.local_addr()?);
     let shared = Arc::new((health, metrics));
     let room = Arc::new(Semaphore::new(CONNECTIONS));

@@ -10,9 +10,10 @@ use crate::config::LogFormat;
 /// Writes log lines to the standard error: warnings and what the binary itself has to say, or as `SEMEL_LOG` says it
 /// (`debug`, or `warn,semel=debug`).
 pub(crate) fn start(format: LogFormat) {
-    let asked = std::env::var("SEMEL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let filter =
-        asked.unwrap_or_else(|| Targets::new().with_default(Level::WARN).with_target("semel", Level::INFO));
+    let usual = || Targets::new().with_default(Level::WARN).with_target("semel", Level::INFO);
+    let asked = std::env::var("SEMEL_LOG").ok().map(|text| text.parse::<Targets>());
+    let is_wrong = matches!(asked, Some(Err(_)));
+    let filter = asked.and_then(Result::ok).unwrap_or_else(usual);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
     // A second start, as a test may make it, leaves the first in place.
@@ -20,4 +21,7 @@ pub(crate) fn start(format: LogFormat) {
         LogFormat::Text => registry.with(lines.with_ansi(false)).try_init(),
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
     };
+    if is_wrong {
+        tracing::warn!("SEMEL_LOG is not understood; write it as `debug`, or as `warn,semel=debug`");
+    }
 }

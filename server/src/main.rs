@@ -3,6 +3,7 @@
 mod args;
 mod config;
 mod stores;
+mod cache;
 mod gateway;
 mod admin;
 mod demo;
@@ -42,7 +43,9 @@ async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Gateway(settings) => gateway::run(*settings).await?,
         Command::Config(ConfigCommand::Check(settings)) => {
-            println!("{:#}", Config::load(&settings)?.shown());
+            let config = Config::load(&settings)?;
+            gateway::check(&config)?;
+            output::print(&format!("{:#}\n", config.shown()))?;
         }
         Command::Demo { exit } => demo::run(exit).await?,
         Command::Migrate(command) => migrate::run(command).await?,

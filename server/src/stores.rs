@@ -3,18 +3,42 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use semel::{
     Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, PostgresOptions, PostgresStore, RedisOptions,
     RedisStore, SqliteOptions, SqliteStore, Store, StoreError, Tiered,
 };
 
+use crate::cache::LateRedis;
 use crate::config::{Place, Size};
 
 /// Where the records are unless somebody says otherwise.
 const DEFAULT: &str = "sqlite:semel.db";
 
 impl Place {
+    /// Refuses URLs that no store or cache has, without opening either.
+    ///
+    /// # Errors
+    /// What is wrong with one.
+    pub(crate) fn check(&self) -> Result<()> {
+        let url = self.store_url();
+        let store = match scheme(url) {
+            "memory" => Ok(()),
+            "sqlite" => sqlite_file(url).map(drop).context("it names no file"),
+            "postgres" | "postgresql" => PostgresOptions::new(url).map(drop).map_err(Into::into),
+            scheme if scheme.starts_with("redis") => RedisOptions::new(url).map(drop).map_err(Into::into),
+            _ => Err(no_store()),
+        };
+        store.with_context(|| format!("the store {} cannot be used", redacted(url)))?;
+        let Some(url) = self.cache.as_deref() else { return Ok(()) };
+        let cache = match scheme(url) {
+            "memory" => cache_size(url).map(drop),
+            scheme if scheme.starts_with("redis") => RedisOptions::new(url).map(drop).map_err(Into::into),
+            _ => Err(no_cache()),
+        };
+        cache.with_context(|| format!("the cache {} cannot be used", redacted(url)))
+    }
+
     /// The URL of the store, or the default.
     pub(crate) fn store_url(&self) -> &str {
         self.store.as_deref().unwrap_or(DEFAULT)
@@ -44,20 +68,31 @@ enum Kind {
 }
 
 impl Opened {
-    /// Opens the store of these URLs.
+    /// Opens the store of these URLs, and its cache.
+    ///
+    /// # Errors
+    /// If a URL is none of a store, or either cannot be reached.
+    pub(crate) async fn open(place: &Place) -> Result<Self> {
+        Self::open_with(place, Cache::Needed).await
+    }
+
+    /// The same for who can do without a cache until it is there.
     ///
     /// # Errors
     /// If a URL is none of a store, or the store cannot be reached.
-    pub(crate) async fn open(place: &Place) -> Result<Self> {
+    pub(crate) async fn open_before_cache(place: &Place) -> Result<Self> {
+        Self::open_with(place, Cache::MayCome).await
+    }
+
+    async fn open_with(place: &Place, cache: Cache) -> Result<Self> {
         let url = place.store_url();
         let kind = Kind::open(url).await.with_context(|| unopened(url))?;
         let store = match &place.cache {
             None => kind.store(),
-            Some(cache) => {
-                let shown = redacted(cache);
-                cached(kind.store(), cache)
-                    .await
-                    .with_context(|| format!("could not open the cache {shown}"))?
+            Some(url) => {
+                let shown = redacted(url);
+                let cached = cached(kind.store(), url, cache).await;
+                cached.with_context(|| format!("could not open the cache {shown}"))?
             }
         };
         Ok(Self { store, kind })
@@ -176,21 +211,32 @@ impl Kind {
     }
 }
 
+/// Whether a cache that is away now is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    /// Whoever forgets a key has to reach it.
+    Needed,
+    /// Whoever serves goes on without it.
+    MayCome,
+}
+
 /// A store behind a cache.
-async fn cached(store: Arc<dyn Inspect>, url: &str) -> Result<Arc<dyn Inspect>> {
+async fn cached(store: Arc<dyn Inspect>, url: &str, cache: Cache) -> Result<Arc<dyn Inspect>> {
     match scheme(url) {
-        "memory" => {
-            let size = url.trim_start_matches("memory:");
-            let Size(bytes) =
-                if size.is_empty() { Size(64 << 20) } else { size.parse().map_err(anyhow::Error::msg)? };
-            Ok(Arc::new(Tiered::new(MemoryCache::new(bytes as u64), store)))
-        }
+        "memory" => Ok(Arc::new(Tiered::new(MemoryCache::new(cache_size(url)?.0 as u64), store))),
         scheme if scheme.starts_with("redis") => {
             // What only remembers may also forget.
-            let hot = RedisOptions::new(url)?.with_eviction_allowed().connect().await?;
-            Ok(Arc::new(Tiered::new(hot, store)))
+            let options = RedisOptions::new(url)?.with_eviction_allowed();
+            match options.clone().connect().await {
+                Ok(hot) => Ok(Arc::new(Tiered::new(hot, store))),
+                Err(error) if cache == Cache::MayCome && error.is_transient() => {
+                    tracing::warn!(%error, "the cache is away; it goes on without it, and looks for it");
+                    Ok(Arc::new(Tiered::new(LateRedis::search(options), store)))
+                }
+                Err(error) => Err(error.into()),
+            }
         }
-        _ => bail!("it is neither redis://HOST nor memory:64MiB"),
+        _ => Err(no_cache()),
     }
 }
 
@@ -200,6 +246,18 @@ fn unopened(url: &str) -> String {
 
 fn no_store() -> anyhow::Error {
     anyhow!("it is none of sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST and memory:")
+}
+
+fn no_cache() -> anyhow::Error {
+    anyhow!("it is neither redis://HOST nor memory:64MiB")
+}
+
+/// How much a cache in memory may hold.
+fn cache_size(url: &str) -> Result<Size> {
+    match url.trim_start_matches("memory:") {
+        "" => Ok(Size(64 << 20)),
+        size => size.parse().map_err(anyhow::Error::msg),
+    }
 }
 
 /// The file of a URL of SQLite.
@@ -224,7 +282,9 @@ pub(crate) fn redacted(url: &str) -> String {
             Some((_, place)) => format!("{scheme}://***@{place}"),
             None => shown.to_owned(),
         },
-        None => shown.to_owned(),
+        // What is no URL may be a mistyped one, with its password.
+        None if ["sqlite", "memory"].contains(&scheme(url)) => shown.to_owned(),
+        None => format!("{}:***", scheme(url)),
     }
 }
 
@@ -241,6 +301,9 @@ mod tests {
             ("redis://cache", "redis://cache"),
             ("sqlite:semel.db", "sqlite:semel.db"),
             ("host=db password=secret", "***"),
+            ("postgres:/ann:secret@db", "postgres:***"),
+            ("redis:secret@cache", "redis:***"),
+            ("secret", ":***"),
             ("host=db password=a://secret", "***"),
             ("postgres://ann:se?cret@db/app", "postgres://***"),
             ("postgres://ann:s@e?cret@db/app", "postgres://***"),

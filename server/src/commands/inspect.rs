@@ -154,7 +154,7 @@ fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
 fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
     let scope = record.key.scope();
     let flags = format!(
-        "--realm {} --principal {} --fence {}{}",
+        "--realm={} --principal={} --fence {}{}",
         quoted(scope.realm()),
         quoted(scope.principal()),
         record.fence,

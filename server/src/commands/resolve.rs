@@ -22,7 +22,7 @@ pub(crate) struct ResolveArgs {
     change: ChangeArgs,
 
     /// The status that repeats are answered with
-    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..=999))]
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(200..=599))]
     status: u16,
 
     /// The body that repeats are answered with; empty if none is given

@@ -14,7 +14,7 @@ pub(crate) struct StoreArgs {
     #[command(flatten)]
     place: Place,
 
-    /// A file with the settings of the gateway, for its store, if neither a flag nor a variable names one
+    /// A file with the settings of the gateway, for its store and its cache, where neither a flag nor a variable names them
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -42,12 +42,7 @@ impl StoreArgs {
 
     /// Where the records are, by flags, variables and the file.
     pub(super) fn place(&self) -> Result<Place> {
-        let place = self.place.clone();
-        // A cache belongs to its store: that of the file is none for another store.
-        if place.store.is_some() {
-            return Ok(place);
-        }
-        Ok(place.or(config::read_file(self.config.as_deref())?.place))
+        Ok(self.place.clone().or(config::read_file(self.config.as_deref())?.place))
     }
 
     /// The flags by which another command finds the same store, with a space before each. A login is left out.
@@ -58,9 +53,9 @@ impl StoreArgs {
             Some(_) => format!(" --{flag} \"$SEMEL_{}\"", flag.to_uppercase()),
         };
         let urls = flag("store", &self.place.store) + &flag("cache", &self.place.cache);
-        match (&self.place.store, &self.config) {
-            (None, Some(file)) => format!("{urls} --config {}", quoted(&file.to_string_lossy())),
-            _ => urls,
+        match &self.config {
+            Some(file) => format!("{urls} --config {}", quoted(&file.to_string_lossy())),
+            None => urls,
         }
     }
 }

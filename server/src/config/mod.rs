@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use http::uri::{Authority, Scheme};
 use http::{Method, Uri};
 use semel::{Policy, Scope};
@@ -75,7 +75,11 @@ pub(crate) struct Origin {
 pub(crate) fn read_file(path: Option<&Path>) -> Result<Settings> {
     let Some(path) = path else { return Ok(Settings::default()) };
     let text = std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("could not understand {}", path.display()))
+    // Without the line itself, which may hold a password.
+    toml::from_str(&text).map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count()) + 1;
+        anyhow!("could not understand {}: line {line}: {}", path.display(), error.message())
+    })
 }
 
 impl Config {

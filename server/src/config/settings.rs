@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "SEMEL_HEADER_TIMEOUT", value_name = "DURATION")]
     pub(crate) header_timeout: Option<Span>,
 
-    /// How long to wait for the next bytes of a request's body, or for a client to take more of its response [default: 30s]
+    /// How long a request's body may take, or its next bytes without a key, and a client to take more of its response [default: 30s]
     #[arg(long, env = "SEMEL_BODY_TIMEOUT", value_name = "DURATION")]
     pub(crate) body_timeout: Option<Span>,
 
@@ -122,7 +122,7 @@ pub(crate) struct RouteSettings {
     #[arg(long, env = "SEMEL_WAIT", value_name = "DURATION")]
     pub(crate) wait: Option<Span>,
 
-    /// How long the upstream may take to answer [default: 30s]
+    /// How long the upstream may take to answer, and to go on with its answer [default: 30s]
     #[arg(long, env = "SEMEL_UPSTREAM_TIMEOUT", value_name = "DURATION")]
     pub(crate) upstream_timeout: Option<Span>,
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use semel::Token;
 
 /// A new folder of one's own, removed with everything in it when this is dropped.
 pub(super) struct Folder(PathBuf);
@@ -13,7 +14,7 @@ impl Folder {
     /// # Errors
     /// If it cannot be made.
     pub(super) fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("semel-demo-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("semel-demo-{}", Token::random()));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.with_context(|| format!("could not make the folder {}", path.display()))?;
         Ok(Self(path))

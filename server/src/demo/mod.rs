@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Admin, Config, Place, RouteSettings, Settings, Span};
 use crate::gateway::Gateway;
+use crate::output::print;
 use folder::Folder;
 use service::Bank;
 use story::Story;
@@ -53,24 +54,28 @@ fn config(service: SocketAddr, file: &str) -> Result<Config> {
 async fn tell(gateway: &Gateway, bank: Arc<Bank>, exit: bool, file: &str) -> Result<()> {
     let mut story = Story::new(gateway.address(), Arc::clone(&bank), gateway.store());
     story.tell().await?;
-    println!("A payment service that knows nothing of keys, and a gateway before it, on SQLite.");
-    println!("The policy is `hold`: nothing runs twice.\n");
-    println!("{}\n", story.table);
-    println!("{} requests, 3 payments, {} charges.", story.requests, bank.charges());
+    print(&format!(
+        "A payment service that knows nothing of keys, and a gateway before it, on SQLite.\n\
+         The policy is `hold`: nothing runs twice.\n\n{}\n\n{} requests, 3 payments, {} charges.\n",
+        story.table,
+        story.requests,
+        bank.charges()
+    ))?;
     if exit {
         return Ok(());
     }
     let pay = |cents: u32| {
         format!(
-            "curl -i http://{}/payments -H 'Idempotency-Key: mine' -H 'Content-Type: application/json' -d '{{\"to\":\"ann\",\"cents\":{cents}}}'",
+            "curl -i http://{}/payments -H 'Idempotency-Key: mine' -H 'Content-Type: application/json' \
+             -d '{{\"to\":\"ann\",\"cents\":{cents}}}'",
             gateway.address()
         )
     };
-    println!(
-        "\nIt stays up for you to try. Pay, and send the same again; then try another amount under the same key:\n"
-    );
-    println!("  {}\n  {}\n", pay(1_000), pay(9_900));
-    println!("What it remembers: semel list --store sqlite:{file}");
-    println!("Ctrl-C ends it, and leaves nothing behind.");
+    print(&format!(
+        "\nIt stays up for you to try. Pay, and send the same again; then try another amount under the same key:\n\n  \
+         {}\n  {}\n\nWhat it remembers: semel list --store sqlite:{file}\nCtrl-C ends it, and leaves nothing behind.\n",
+        pay(1_000),
+        pay(9_900),
+    ))?;
     std::future::pending().await
 }

@@ -102,7 +102,10 @@ pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAd
         headers.insert(HOST, host);
     }
     if let Some(from) = from {
-        headers.append(FORWARDED_FOR, text(&from.to_string()));
+        // In one line, as many services look at the first one only.
+        let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+        let all: Vec<_> = before.map(str::to_owned).chain([from.to_string()]).collect();
+        headers.insert(FORWARDED_FOR, text(&all.join(", ")));
     }
     let proto = HeaderValue::from_static(if is_tls { "https" } else { "http" });
     headers.entry(FORWARDED_PROTO).or_insert(proto);
@@ -126,10 +129,15 @@ fn text(text: &str) -> HeaderValue {
 
 /// Makes the headers of the upstream those of our answer, and says what it wants done with the key.
 pub(super) fn for_client(headers: &mut HeaderMap) -> Option<Verdict> {
-    let verdict = headers.remove(VERDICT);
+    let said: Vec<Vec<u8>> =
+        headers.get_all(VERDICT).iter().map(|word| word.as_bytes().to_ascii_lowercase()).collect();
+    headers.remove(VERDICT);
     strip(headers);
-    let verdict = verdict?;
-    match verdict.as_bytes().to_ascii_lowercase().as_slice() {
+    let (word, others) = said.split_first()?;
+    if others.iter().any(|other| other != word) {
+        return Some(Verdict::Abandon("the upstream contradicted itself".to_owned()));
+    }
+    match word.as_slice() {
         b"record" => Some(Verdict::Record),
         b"release" => Some(Verdict::Release),
         b"abandon" => Some(Verdict::Abandon("the upstream said that it does not know".to_owned())),
@@ -178,8 +186,7 @@ mod tests {
             left,
             [
                 ("idempotency-key", "k"),
-                ("x-forwarded-for", "10.0.0.1"),
-                ("x-forwarded-for", "127.0.0.1"),
+                ("x-forwarded-for", "10.0.0.1, 127.0.0.1"),
                 ("x-forwarded-proto", "https"),
             ]
         );

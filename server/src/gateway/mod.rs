@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use semel::http::IdempotencyLayer;
-use semel::{Inspect, Pruner, Pruning, continuously_prune};
+use semel::{Inspect, Once, Pruner, Pruning, continuously_prune};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -50,11 +50,13 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
     log::start(config.log_format);
     let mut signals = Signals::new()?;
     let metrics = admin::record()?;
-    let gateway = Gateway::start(config).await?;
-    let admin = match gateway.state.current().config.admin {
-        Some(address) => Some(admin::listen(address, gateway.health(), metrics).await?),
+    // Before anything is accepted: a gateway that cannot start has no requests under way.
+    let admin = match config.admin {
+        Some(address) => Some(bind(address).await?),
         None => None,
     };
+    let gateway = Gateway::start(config).await?;
+    let admin = admin.map(|listener| admin::serve(listener, gateway.health(), metrics)).transpose()?;
     loop {
         match signals.next().await {
             Told::Reload => gateway.reload(&flags),
@@ -67,6 +69,21 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
     }
     drop(admin);
     Ok(())
+}
+
+/// Refuses a configuration that a gateway could not start with, as far as that can be seen without a store.
+///
+/// # Errors
+/// If a URL or a file that it names cannot be used.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    config.place.check()?;
+    upstream::client(config.upstream_ca.as_deref())?;
+    config.tls.as_ref().map(tls::server).transpose()?;
+    Ok(())
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
 }
 
 /// A gateway that runs.
@@ -86,16 +103,15 @@ impl Gateway {
     /// # Errors
     /// If either cannot be done.
     pub(crate) async fn start(config: Config) -> Result<Self> {
-        let store = Opened::open(&config.place).await?;
+        let store = Opened::open_before_cache(&config.place).await?;
         if config.migrate.unwrap_or_else(|| store.migrates_itself()) {
             store.migrate().await.context("could not bring the schema of the store up to date")?;
         }
         store.probe().await.context("the store cannot be used")?;
-        let layer = IdempotencyLayer::new(Arc::clone(&store.store));
+        let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(config.listen));
+        let layer = IdempotencyLayer::over(once);
         let pruner = config.prune.then(|| continuously_prune(Arc::clone(&store.store), Pruning::default()));
-        let listener = TcpListener::bind(config.listen)
-            .await
-            .with_context(|| format!("could not listen on {}", config.listen))?;
+        let listener = bind(config.listen).await?;
         let address = listener.local_addr()?;
         let state = Arc::new(State::new(config, layer.clone())?);
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
@@ -156,6 +172,12 @@ impl Gateway {
         }
         tracing::info!("stopped");
     }
+}
+
+/// Who this is, for operators: the host, where it listens, and the process.
+fn owner(listen: SocketAddr) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{} {listen} process {}", host.trim(), std::process::id()).trim().to_owned()
 }
 
 /// The signals that a gateway knows.

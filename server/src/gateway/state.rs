@@ -46,12 +46,17 @@ impl State {
     pub(super) fn reload(&self, config: Config) -> Result<()> {
         let old = self.current();
         let fixed = |config: &Config| {
-            let Config { listen, admin, place, max_connections, log_format, .. } = config;
+            let Config { listen, admin, place, realm, max_connections, migrate, prune, log_format, .. } =
+                config;
             [
                 ("listen", listen.to_string()),
                 ("admin", format!("{admin:?}")),
                 ("store", place.store_url().to_owned()),
                 ("cache", format!("{:?}", place.cache)),
+                // Every key would be another one.
+                ("realm", realm.clone()),
+                ("migrate", format!("{migrate:?}")),
+                ("prune", prune.to_string()),
                 ("max-connections", max_connections.to_string()),
                 ("log-format", format!("{log_format:?}")),
             ]

@@ -90,8 +90,11 @@ struct Figures {
 }
 
 pub(crate) async fn run(args: BenchArgs) -> Result<()> {
-    let url = args.store.place()?.store_url().to_owned();
-    if !args.yes && !["memory:", "sqlite:"].iter().any(|own| url.starts_with(own)) {
+    let place = args.store.place()?;
+    let url = place.store_url().to_owned();
+    // Nobody else can use what is not there yet.
+    let is_own = url.starts_with("memory:") || place.file().is_some_and(|file| !file.exists());
+    if !args.yes && !is_own {
         return Err(Exit::Usage.because(format!(
             "this puts as many records as it can into {}, under load, in the realm {REALM}, and removes them afterwards; \
              say --yes to do it",

@@ -1,0 +1,68 @@
+//! Redis as a cache that may come later.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use semel::{Fence, Hot, Key, RedisOptions, RedisStore, Remembered, StoreError};
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How long to wait before a Redis that is away is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A Redis that is being looked for. Until it is found nothing is remembered, which costs time and nothing else.
+pub(crate) struct LateRedis {
+    found: Arc<OnceLock<RedisStore>>,
+    _search: AbortOnDropHandle<()>,
+}
+
+impl LateRedis {
+    /// Looks for it in the background, for as long as it takes.
+    pub(crate) fn search(options: RedisOptions) -> Self {
+        let found = Arc::new(OnceLock::new());
+        let place = Arc::clone(&found);
+        let search = async move {
+            loop {
+                sleep(PAUSE).await;
+                match options.clone().connect().await {
+                    Ok(store) => {
+                        let _ = place.set(store);
+                        return tracing::info!("the cache is there");
+                    }
+                    Err(error) => tracing::debug!(%error, "the cache is still away"),
+                }
+            }
+        };
+        Self { found, _search: AbortOnDropHandle::new(tokio::spawn(search)) }
+    }
+
+    fn store(&self) -> Result<&RedisStore, StoreError> {
+        self.found.get().ok_or_else(|| StoreError::unavailable("the cache has not been reached yet"))
+    }
+}
+
+#[async_trait]
+impl Hot for LateRedis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn recall(&self, key: &Key) -> Result<Option<Remembered>, StoreError> {
+        self.store()?.recall(key).await
+    }
+
+    async fn plant(
+        &self,
+        key: &Key,
+        remembered: &Remembered,
+        kept: Duration,
+        within: Duration,
+    ) -> Result<(), StoreError> {
+        self.store()?.plant(key, remembered, kept, within).await
+    }
+
+    async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError> {
+        self.store()?.bury(key, fence, kept).await
+    }
+}
