@@ -43,8 +43,7 @@ pub(super) fn scan(session: &Session, query: &Query) -> Result<Page, Fault> {
     let view = session.begin_fitting(TransactionBehavior::Deferred)?;
     let now = Timestamp::of_host();
     let found = find(&view, query, &range, now).map_err(|e| session.fault(e))?;
-    let found = found.into_iter().collect::<Result<Vec<_>, _>>().map_err(Fault::of)?;
-    let mut records: Vec<(Vec<u8>, Record)> = found;
+    let mut records = found.into_iter().collect::<Result<Vec<_>, _>>().map_err(Fault::of)?;
     let more = records.len() > query.limit as usize;
     records.truncate(query.limit as usize);
     let next = records.last().filter(|_| more).map(|(last, _)| id::cursor(last));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use super::errors::{Fault, is_busy};
 use super::file::Identity;
@@ -22,7 +22,6 @@ const MAX_PAUSE: Duration = Duration::from_millis(2);
 const CHECKPOINT_PAGES: u32 = 4_000;
 /// To what size the write-ahead log is cut when it has grown beyond it, say because of a long listing.
 const LOG_BYTES: u64 = 64 << 20;
-
 /// How many pages of the file a connection keeps in memory: ids are spread over all pages of their index, and with the
 /// default of 2 MiB most would be read anew for each batch.
 const CACHE_KIB: u64 = 16 << 10;
@@ -123,8 +122,11 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
     );
     connection.execute_batch(&settings).map_err(fault)?;
     // Whoever opens the file after a crash finds the whole of a commit that was written and perhaps not synced yet. This
-    // syncs it, before anybody is told of it.
-    connection.query_row("pragma wal_checkpoint(passive)", [], |_| Ok(())).map_err(fault)?;
+    // syncs it, before anybody is told of it. That there is no room for what follows then, to copy it, is no hindrance.
+    match connection.query_row("pragma wal_checkpoint(passive)", [], |_| Ok(())) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {}
+        synced => synced.map_err(fault)?,
+    }
     if let Some(bytes) = options.max_bytes {
         let page: u32 = connection.query_row("pragma page_size", [], |row| row.get(0)).map_err(fault)?;
         let pages = (bytes / u64::from(page)).max(1);
