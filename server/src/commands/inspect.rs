@@ -153,10 +153,15 @@ fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
 /// What an operator can do about a held key, as commands to copy.
 fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
     let scope = record.key.scope();
+    // A value that begins like a flag would be taken for one.
+    let named = |flag: &str, value: &str| match value.starts_with('-') {
+        true => format!("--{flag}={}", quoted(value)),
+        false => format!("--{flag} {}", quoted(value)),
+    };
     let flags = format!(
-        "--realm={} --principal={} --fence {}{}",
-        quoted(scope.realm()),
-        quoted(scope.principal()),
+        "{} {} --fence {}{}",
+        named("realm", scope.realm()),
+        named("principal", scope.principal()),
         record.fence,
         store.flags()
     );

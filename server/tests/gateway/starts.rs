@@ -9,10 +9,8 @@ use crate::upstream::{Upstream, answer};
 async fn an_address_that_is_taken_is_named() {
     let upstream = Upstream::counting().await;
     let taken = upstream.address.to_string();
-    for (flag, says) in [
-        ("--listen", format!("could not listen on {taken}")),
-        ("--admin", format!("could not listen on {taken} for the admin")),
-    ] {
+    let says = format!("could not listen on {taken}");
+    for flag in ["--listen", "--admin"] {
         let ended = Setup::before(upstream.address).with(flag, &taken).run(&["gateway"]);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.complained.contains(&says), "{ended:?}");
@@ -115,8 +113,8 @@ fn no_secret_is_shown() {
         ("--cache", "redis://cache?password=s3@cret"),
     ] {
         let ended = Setup::new().with("--upstream", "http://a").with(flag, value).run(&["config", "check"]);
-        assert_eq!(ended.code, Some(0), "{value}: {ended:?}");
-        assert!(!ended.said.contains("s3") && !ended.said.contains("cret"), "{value}: {}", ended.said);
+        let told = ended.said + &ended.complained;
+        assert!(told.contains("***") && !told.contains("s3") && !told.contains("cret"), "{value}: {told}");
     }
     for upstream in
         ["http://ann:s3cret@a", "http://ann:s3cret@a/b", "ftp://ann:s3cret@a", "http://ann:s3cret@a b"]

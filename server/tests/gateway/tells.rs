@@ -94,9 +94,11 @@ async fn the_upstream_may_say_what_becomes_of_the_key() {
         ("abandon", "hold", "200 OK", None),
         ("abandon", "retry", "200 OK", Some("run")),
         ("perhaps", "hold", "200 OK", Some("replay")),
+        // It does not say the same twice.
+        ("release\r\nIdempotency-Verdict: record", "hold", "200 OK", None),
     ] {
         let upstream = Upstream::start(move |seen| async move {
-            let fields = format!("Idempotency-Verdict: {verdict}\r\nidempotency-verdict: record\r\n");
+            let fields = format!("Idempotency-Verdict: {verdict}\r\n");
             answer(status, &fields, format!("run {}", seen.number))
         })
         .await;
