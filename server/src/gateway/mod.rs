@@ -103,16 +103,16 @@ impl Gateway {
     /// # Errors
     /// If either cannot be done.
     pub(crate) async fn start(config: Config) -> Result<Self> {
+        let listener = bind(config.listen).await?;
+        let address = listener.local_addr()?;
         let store = Opened::open_before_cache(&config.place).await?;
         if config.migrate.unwrap_or_else(|| store.migrates_itself()) {
             store.migrate().await.context("could not bring the schema of the store up to date")?;
         }
         store.probe().await.context("the store cannot be used")?;
-        let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(config.listen));
+        let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(address));
         let layer = IdempotencyLayer::over(once);
         let pruner = config.prune.then(|| continuously_prune(Arc::clone(&store.store), Pruning::default()));
-        let listener = bind(config.listen).await?;
-        let address = listener.local_addr()?;
         let state = Arc::new(State::new(config, layer.clone())?);
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         connections.spawn(accept::accept(listener, Arc::clone(&state), connections.clone(), stop.clone()));
@@ -175,9 +175,9 @@ impl Gateway {
 }
 
 /// Who this is, for operators: the host, where it listens, and the process.
-fn owner(listen: SocketAddr) -> String {
+fn owner(address: SocketAddr) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{} {listen} process {}", host.trim(), std::process::id()).trim().to_owned()
+    format!("{} {address} process {}", host.trim(), std::process::id()).trim().to_owned()
 }
 
 /// The signals that a gateway knows.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::process::Setup;
+use crate::stop::Stop;
 use crate::upstream::{Act, Upstream, ok};
 use crate::wire::Reply;
 
@@ -242,4 +243,73 @@ async fn what_follows_an_answer_is_not_the_answer_to_somebody_else() {
         assert!(wire.text().is_empty(), "{what}: {}", wire.text());
         assert_eq!(upstream.count(), 30, "{what}");
     }
+}
+
+#[tokio::test]
+async fn a_key_is_released_when_there_is_no_connection_in_time() {
+    // It takes connections, and never greets: of the request nothing is sent.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", silent.local_addr().unwrap());
+    let gateway = Setup::new().with("--upstream", &url).with("--upstream-timeout", "150ms").start().await;
+    for _ in 0..2 {
+        gateway.post("k", "{}").await.problem(502, "upstream_unreachable");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_closes_before_it_is_asked_releases_the_key() {
+    let closing = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", closing.local_addr().unwrap());
+    let closes = tokio::spawn(async move {
+        while let Ok((socket, _)) = closing.accept().await {
+            drop(socket);
+        }
+    });
+    let gateway = Setup::new().with("--upstream", &url).start().await;
+    for _ in 0..2 {
+        gateway.post("k", "{}").await.problem(502, "upstream_unreachable");
+    }
+    closes.abort();
+}
+
+/// A service may send its status before it has done its work. The first version of the gateway recorded the status of a
+/// body without a length after a second, whatever came of it.
+#[tokio::test]
+async fn an_answer_that_breaks_off_late_is_no_outcome() {
+    let upstream = Upstream::raw(|mut line| async move {
+        if line.request().await.is_some() {
+            line.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").await;
+            // Longer than a stream without an end would be waited for.
+            tokio::time::sleep(Duration::from_millis(1_300)).await;
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    gateway.post("k", "{}").await.problem(500, "handler_failed");
+    assert_held(&gateway.post("k", "{}").await);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_go_on_is_no_outcome() {
+    let stop = Stop::default();
+    let upstream = Upstream::raw({
+        let stop = stop.clone();
+        move |mut line| {
+            let stop = stop.clone();
+            async move {
+                while line.request().await.is_some() {
+                    line.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello").await;
+                    stop.here().await;
+                }
+            }
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "150ms").start().await;
+    gateway.post("k", "{}").await.problem(500, "handler_failed");
+    assert_held(&gateway.post("k", "{}").await);
+    // Without a key the client gets what there was, and the end of the connection.
+    let mut wire = gateway.wire().await;
+    wire.send(crate::wire::request("POST /charges", "", b"{}")).await;
+    assert!(wire.hear_all().await.ends_with("hello"));
 }

@@ -195,3 +195,56 @@ async fn lines_of_the_log_may_be_objects() {
         assert!(object["level"].is_string() && object["message"].is_string(), "{line}");
     }
 }
+
+#[test]
+fn a_file_that_is_wrong_is_not_quoted() {
+    for text in ["stroe = 'postgres://ann:s3cret@db/app'", "\n\nstore = 'postgres://ann:s3cret@db/app"] {
+        let ended = Setup::new().with_file(text).run(&["config", "check"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let line = text.matches('\n').count() + 1;
+        assert!(ended.complained.contains(&format!("line {line}: ")), "{ended:?}");
+        assert!(!ended.complained.contains("s3cret"), "{ended:?}");
+    }
+}
+
+#[test]
+fn what_a_gateway_could_not_start_with_is_found_by_the_check() {
+    for (flag, value, says) in [
+        ("--store", "mysql://db", "the store mysql://db cannot be used: it is none of sqlite:FILE"),
+        ("--store", "sqlite:", "it names no file"),
+        ("--cache", "memory:much", "the cache memory:much cannot be used"),
+        ("--cache", "memcached://a", "it is neither redis://HOST nor memory:64MiB"),
+        ("--upstream-ca", "/nowhere.pem", "could not read certificates from /nowhere.pem"),
+    ] {
+        let setup = Setup::new().with("--upstream", "http://a").with(flag, value);
+        let ended = setup.run(&["config", "check"]);
+        assert_eq!(ended.code, Some(1), "{value}: {ended:?}");
+        assert!(ended.complained.contains(says), "{value}: {ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cache_that_is_away_does_not_keep_a_gateway_from_starting() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::before(upstream.address).with("--cache", "redis://127.0.0.1:1");
+    let gateway = setup.start().await;
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "run 1".to_owned(), false));
+    assert_eq!(gateway.post("k", "{}").await.told(), (200, "run 1".to_owned(), true));
+    assert!(gateway.log().contains("the cache is away"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn the_record_names_the_gateway_that_holds_it() {
+    let (upstream, stop) = Upstream::stopping().await;
+    let setup = Setup::before(upstream.address);
+    let gateway = setup.start().await;
+    let asking = gateway.posting("k", "{}");
+    stop.arrival().await;
+    let here = setup.without("--listen").without("--admin").without("--upstream");
+    let ended = here.run(&["inspect", "k", "--output", "json"]);
+    let record: Value = serde_json::from_str(&ended.said).unwrap_or_else(|_| panic!("{ended:?}"));
+    let owner = record["owner"].as_str().unwrap_or_default();
+    assert!(owner.contains(&gateway.address.to_string()) && owner.contains("process "), "{owner}");
+    stop.go();
+    asking.await.unwrap().unwrap();
+}
