@@ -1,7 +1,6 @@
 //! Connections of clients, from the first byte to the last.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +35,7 @@ pub(super) async fn accept(
     connections: TaskTracker,
     stop: CancellationToken,
 ) {
+    let mut worker = 0;
     let room = Arc::new(Semaphore::new(state.current().config.max_connections));
     loop {
         let accepted = async {
@@ -53,41 +53,52 @@ pub(super) async fn accept(
                 continue;
             }
         };
+        // In turns, so that each has its share.
+        worker = (worker + 1) % state.workers.handles().len();
+        let handle = state.workers.handles()[worker].clone();
         let (state, stop) = (Arc::clone(&state), stop.clone());
         let tunnel = Tunnel::keeping((place, state.meter.connected()));
-        connections.spawn(async move { greet(io, peer, &state, tunnel, stop).await });
+        let Ok(io) = io.into_std() else { continue };
+        let serve = async move {
+            // It belongs to the thread on which this runs.
+            if let Ok(io) = TcpStream::from_std(io) {
+                greet(io, From { peer, is_tls: false }, Server { state, worker, tunnel, stop }).await;
+            }
+        };
+        connections.spawn_on(serve, &handle);
     }
 }
 
+/// What serves a connection.
+struct Server {
+    state: Arc<State>,
+    worker: usize,
+    tunnel: Tunnel,
+    stop: CancellationToken,
+}
+
 /// Agrees upon TLS, if that is spoken here, in limited time.
-async fn greet(io: TcpStream, peer: SocketAddr, state: &Arc<State>, tunnel: Tunnel, stop: CancellationToken) {
+async fn greet(io: TcpStream, from: From, server: Server) {
     // Without it every small answer may wait for the other side's acknowledgement; where it fails, it is slower.
     let _ = io.set_nodelay(true);
-    let current = state.current();
-    let Some(tls) = &current.tls else {
-        return converse(io, From { peer, is_tls: false }, state, &current, tunnel, stop).await;
-    };
+    let current = server.state.current();
+    let Some(tls) = &current.tls else { return converse(io, from, &current, &server).await };
     let greeting = timeout(current.config.header_timeout, tls.accept(io));
     // Whoever has not asked for anything yet is not waited for.
-    let Some(greeted) = stop.run_until_cancelled(greeting).await else { return };
+    let Some(greeted) = server.stop.run_until_cancelled(greeting).await else { return };
     match greeted {
-        Ok(Ok(io)) => converse(io, From { peer, is_tls: true }, state, &current, tunnel, stop).await,
+        Ok(Ok(io)) => converse(io, From { is_tls: true, ..from }, &current, &server).await,
         Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as we do"),
         Err(_) => tracing::debug!("a client did not finish its greeting in time"),
     }
 }
 
 /// Serves the requests of a connection. When told to stop, the one under way is the last.
-async fn converse<I>(
-    io: I,
-    from: From,
-    state: &Arc<State>,
-    current: &Current,
-    tunnel: Tunnel,
-    stop: CancellationToken,
-) where
+async fn converse<I>(io: I, from: From, current: &Current, server: &Server)
+where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Server { state, worker, tunnel, stop } = server;
     let io = TokioIo::new(Stream::new(
         io,
         current.config.header_timeout,
@@ -97,14 +108,15 @@ async fn converse<I>(
     let service = service_fn(|request| {
         // Each request sees the configuration of its time.
         let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());
+        let worker = *worker;
         async move {
-            let response = serve(&current.config, &current.table, request, from, tunnel).await;
+            let response = serve(&current.config, &current.tables[worker], request, from, tunnel).await;
             state.meter.answered(response.status());
             Ok::<_, Infallible>(response)
         }
     });
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server
+    let mut protocol = auto::Builder::new(TokioExecutor::new());
+    protocol
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(current.config.header_timeout)
@@ -116,7 +128,7 @@ async fn converse<I>(
         .max_header_list_size(HEAD_BYTES as u32)
         .keep_alive_interval(current.config.header_timeout)
         .keep_alive_timeout(current.config.header_timeout);
-    let mut connection = std::pin::pin!(server.serve_connection_with_upgrades(io, service));
+    let mut connection = std::pin::pin!(protocol.serve_connection_with_upgrades(io, service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {

@@ -4,6 +4,7 @@
 //! [table], and is answered by the layer, with the [upstream] as the inner service. What has no key passes through.
 
 mod accept;
+mod workers;
 mod stream;
 mod screen;
 mod serve;
@@ -77,7 +78,7 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
 /// If a URL or a file that it names cannot be used.
 pub(crate) fn check(config: &Config) -> Result<()> {
     config.place.check()?;
-    upstream::client(config.upstream_ca.as_deref())?;
+    tls::client(config.upstream_ca.as_deref())?;
     config.tls.as_ref().map(tls::server).transpose()?;
     Ok(())
 }

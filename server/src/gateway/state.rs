@@ -8,6 +8,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::meter::Meter;
 use super::table::Table;
+use super::workers::Workers;
 use super::{tls, upstream};
 use crate::config::Config;
 
@@ -15,13 +16,15 @@ use crate::config::Config;
 pub(super) struct State {
     current: RwLock<Arc<Current>>,
     layer: IdempotencyLayer,
+    pub(super) workers: Workers,
     pub(super) meter: Meter,
 }
 
 /// A configuration, and what was made of it.
 pub(super) struct Current {
     pub(super) config: Config,
-    pub(super) table: Table,
+    /// One for each worker, with connections of its own.
+    pub(super) tables: Vec<Table>,
     pub(super) tls: Option<TlsAcceptor>,
 }
 
@@ -29,8 +32,9 @@ impl State {
     /// # Errors
     /// If a file that the configuration names cannot be used.
     pub(super) fn new(config: Config, layer: IdempotencyLayer) -> Result<Self> {
-        let current = RwLock::new(Arc::new(Current::new(config, &layer)?));
-        Ok(Self { current, layer, meter: Meter::new() })
+        let workers = Workers::start()?;
+        let current = RwLock::new(Arc::new(Current::new(config, &layer, &workers)?));
+        Ok(Self { current, layer, workers, meter: Meter::new() })
     }
 
     /// What is in force now.
@@ -64,17 +68,18 @@ impl State {
         for ((name, before), (_, after)) in fixed(&old.config).into_iter().zip(fixed(&config)) {
             ensure!(before == after, "{name} cannot change without a restart");
         }
-        let current = Arc::new(Current::new(config, &self.layer)?);
+        let current = Arc::new(Current::new(config, &self.layer, &self.workers)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(())
     }
 }
 
 impl Current {
-    fn new(config: Config, layer: &IdempotencyLayer) -> Result<Self> {
-        let client = upstream::client(config.upstream_ca.as_deref())?;
-        let table = Table::new(&config, layer, &client)?;
+    fn new(config: Config, layer: &IdempotencyLayer, workers: &Workers) -> Result<Self> {
+        let trust = tls::client(config.upstream_ca.as_deref())?;
+        let table = |_| Table::new(&config, layer, &upstream::client(trust.clone()));
+        let tables = workers.handles().iter().map(table).collect::<Result<_>>()?;
         let tls = config.tls.as_ref().map(tls::server).transpose()?;
-        Ok(Self { config, table, tls })
+        Ok(Self { config, tables, tls })
     }
 }

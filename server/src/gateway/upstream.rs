@@ -3,12 +3,10 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
 use futures_util::future::BoxFuture;
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri, Version, request};
@@ -17,6 +15,7 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use metrics::Histogram;
+use rustls::ClientConfig;
 use semel::Lease;
 use semel::http::Verdict;
 use tokio::time::timeout;
@@ -26,7 +25,6 @@ use super::body::{Moved, Outbound, Returned};
 use super::headers;
 use super::patient::Broken;
 use super::problem::Problem;
-use super::tls;
 use crate::config::Origin;
 
 /// How long an idle connection is kept. Servers close theirs after five seconds or more; a request that meets a
@@ -41,26 +39,23 @@ const MAX_HEADERS: usize = 512;
 pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Outbound>;
 
 /// A client for all upstreams, which keeps connections, and sends nothing twice.
-///
-/// # Errors
-/// If the certificates cannot be read.
-pub(super) fn client(ca: Option<&Path>) -> Result<Client> {
+pub(super) fn client(trust: ClientConfig) -> Client {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
     let tls = HttpsConnectorBuilder::new()
-        .with_tls_config(tls::client(ca).context("could not set up TLS to the upstream")?)
+        .with_tls_config(trust)
         .https_or_http()
         // Only this: over HTTP/2 many keys would share one connection, and be held together when it is lost.
         .enable_http1()
         .wrap_connector(tcp);
-    Ok(legacy::Client::builder(TokioExecutor::new())
+    legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .retry_canceled_requests(false)
         .http1_max_headers(MAX_HEADERS)
-        .build(tls))
+        .build(tls)
 }
 
 /// From whom a request came, for the upstream to know.
