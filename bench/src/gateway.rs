@@ -36,6 +36,9 @@ pub(crate) struct Args {
     binary: Option<PathBuf>,
 }
 
+/// Who is asked, by which keys.
+type Side<'a> = (&'static str, &'a Served, fn(u64) -> String);
+
 /// Measures, and compares with what is promised.
 pub(crate) fn run(args: &Args) -> Result<()> {
     Builder::new_multi_thread().enable_all().build()?.block_on(measure(args))
@@ -51,7 +54,7 @@ async fn measure(args: &Args) -> Result<()> {
     prepare(semel.address).await?;
 
     let none: fn(u64) -> String = |_| String::new();
-    let sides: [(&str, &Served, fn(u64) -> String); 5] = [
+    let sides: [Side<'_>; 5] = [
         ("the upstream itself", &upstream, none),
         ("nginx, pass-through", &nginx, none),
         ("semel, pass-through", &semel, none),

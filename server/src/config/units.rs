@@ -62,7 +62,7 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binary = ["GiB", "MiB", "KiB"].iter().zip([1 << 30, 1 << 20, 1 << 10]);
         for (name, unit) in binary {
-            if self.0 >= unit && self.0 % unit == 0 {
+            if self.0 >= unit && self.0.is_multiple_of(unit) {
                 return write!(f, "{}{name}", self.0 / unit);
             }
         }

@@ -58,11 +58,8 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
     };
     let gateway = Gateway::start(config).await?;
     let admin = admin.map(|listener| admin::serve(listener, gateway.health(), metrics)).transpose()?;
-    loop {
-        match signals.next().await {
-            Told::Reload => gateway.reload(&flags),
-            Told::Stop => break,
-        }
+    while let Told::Reload = signals.next().await {
+        gateway.reload(&flags);
     }
     tokio::select! {
         () = gateway.stop() => {}

@@ -9,7 +9,7 @@ use super::body::{Inbound, Moved, Reply, Returned};
 use super::door::{self, Upgrade};
 use super::problem::Problem;
 use super::screen::Tunnel;
-use super::table::{self, Covered, Table, Target};
+use super::table::{self, Table, Target};
 use super::tunnel;
 use super::upstream::From;
 use crate::config::Config;
@@ -47,7 +47,7 @@ pub(super) async fn serve(
     if let Some(upgrade) = door::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11)
     {
         let covered =
-            matches!(target, Target::Covered(Covered { methods, .. }) if methods.contains(request.method()));
+            matches!(target, Target::Covered(covered) if covered.methods.contains(request.method()));
         match upgrade {
             _ if covered => return Problem::UPGRADE.response(None).map(Reply::Other),
             Upgrade::WebSocket if request.method() == Method::GET => {

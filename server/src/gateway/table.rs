@@ -26,7 +26,7 @@ pub(super) struct Table {
 #[derive(Clone)]
 pub(super) enum Target {
     /// Keys count.
-    Covered(Covered),
+    Covered(Box<Covered>),
     /// Everything is passed on as it is.
     Open(Upstream),
 }
@@ -55,7 +55,7 @@ impl Table {
             }
             let service = layer.layer(upstream.clone());
             let covered = Covered { service, upstream, methods: route.methods.clone() };
-            Ok(Some((Target::Covered(covered), published)))
+            Ok(Some((Target::Covered(Box::new(covered)), published)))
         };
         let (mut routes, mut published) = (Vec::new(), Vec::new());
         for (pattern, route) in &config.routes {

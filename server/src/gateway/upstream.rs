@@ -65,11 +65,13 @@ pub(super) struct From {
     pub(super) is_tls: bool,
 }
 
-/// The service behind the gateway.
+/// The service behind the gateway. It is cloned for every request.
 #[derive(Clone)]
-pub(super) struct Upstream {
+pub(super) struct Upstream(Arc<Shared>);
+
+struct Shared {
     client: Client,
-    origin: Arc<Origin>,
+    origin: Origin,
     patience: Duration,
     seconds: Histogram,
 }
@@ -77,7 +79,7 @@ pub(super) struct Upstream {
 impl Upstream {
     pub(super) fn new(client: Client, origin: Origin, patience: Duration) -> Self {
         let seconds = metrics::histogram!("semel_gateway_upstream_seconds");
-        Self { client, origin: Arc::new(origin), patience, seconds }
+        Self(Arc::new(Shared { client, origin, patience, seconds }))
     }
 
     /// A request of our own that asks for the same.
@@ -88,8 +90,8 @@ impl Upstream {
     ) -> Result<Request<Outbound>, http::Error> {
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let uri = Uri::builder()
-            .scheme(self.origin.scheme.clone())
-            .authority(self.origin.authority.clone())
+            .scheme(self.0.origin.scheme.clone())
+            .authority(self.0.origin.authority.clone())
             .path_and_query(path)
             .build()?;
         let from = parts.extensions.get::<From>();
@@ -115,27 +117,28 @@ impl Upstream {
         &self,
         mut request: Request<Outbound>,
     ) -> Result<Response<Returned>, Unanswered> {
+        let Shared { client, origin, patience, seconds } = &*self.0;
         let began = Instant::now();
         let captured = capture_connection(&mut request);
         let moved = request.extensions().get::<Moved>().cloned().unwrap_or_default();
-        let mut answer = std::pin::pin!(self.client.request(request));
+        let mut answer = std::pin::pin!(client.request(request));
         let answer = loop {
             let before = moved.count();
-            match timeout(self.patience, &mut answer).await {
+            match timeout(*patience, &mut answer).await {
                 // It has not been asked to the end yet.
                 Err(_) if moved.count() != before => {}
                 answer => break answer,
             }
         };
-        self.seconds.record(began.elapsed());
+        seconds.record(began.elapsed());
         // Known from the moment it is given the request, and not before.
         let connected = captured.connection_metadata().is_some();
         match answer {
-            Ok(Ok(response)) => Ok(response.map(|body| Returned::passed(body, self.patience))),
-            Ok(Err(error)) => Err(Unanswered::because(&error, connected, &self.origin)),
+            Ok(Ok(response)) => Ok(response.map(|body| Returned::passed(body, *patience))),
+            Ok(Err(error)) => Err(Unanswered::because(&error, connected, origin)),
             Err(_) if connected => Err(Unanswered::TimedOut),
             Err(_) => {
-                tracing::warn!(upstream = %self.origin, "there was no connection to the upstream in time");
+                tracing::warn!(upstream = %origin, "there was no connection to the upstream in time");
                 Err(Unanswered::Unreachable)
             }
         }
