@@ -40,8 +40,8 @@ pub(crate) enum Command {
     /// SIGHUP reads the file of --config anew; SIGTERM lets requests under way end, and then ends.
     ///
     /// Example: semel gateway --upstream http://127.0.0.1:3000
+    ///
     /// Example: semel gateway --config semel.toml --store postgres://semel@db/app --cache redis://cache
-    #[command(verbatim_doc_comment)]
     Gateway(Box<Settings>),
 
     /// Checks a configuration of the gateway
@@ -55,7 +55,6 @@ pub(crate) enum Command {
     /// nothing behind.
     ///
     /// Example: semel demo --exit
-    #[command(verbatim_doc_comment)]
     Demo {
         /// End after the story, instead of staying up
         #[arg(long)]
@@ -67,7 +66,7 @@ pub(crate) enum Command {
     /// Redis and memory have none.
     ///
     /// Example: semel migrate up --store postgres://semel@db/app
-    #[command(subcommand, verbatim_doc_comment)]
+    #[command(subcommand)]
     Migrate(MigrateCommand),
 
     /// Lists records: whose key, where it stands, who runs it
@@ -76,8 +75,8 @@ pub(crate) enum Command {
     /// until they are pruned.
     ///
     /// Example: semel list --state running --older-than 10m
+    ///
     /// Example: semel list --all --output json | jq -r .key
-    #[command(verbatim_doc_comment)]
     List(ListArgs),
 
     /// Lists held records: the lease is over, and nobody knows what happened
@@ -85,7 +84,6 @@ pub(crate) enum Command {
     /// They wait for you: `semel inspect` shows one, and says what can be done about it.
     ///
     /// Example: semel stale
-    #[command(verbatim_doc_comment)]
     Stale(StaleArgs),
 
     /// Shows one record: what was asked, what happened when, and the outcome
@@ -93,7 +91,6 @@ pub(crate) enum Command {
     /// Of a held one it says what can be done, with the commands.
     ///
     /// Example: semel inspect order-42 --body
-    #[command(verbatim_doc_comment)]
     Inspect(InspectArgs),
 
     /// Records the outcome of a held key: it happened
@@ -102,7 +99,6 @@ pub(crate) enum Command {
     /// another attempt has it by now, nothing is changed.
     ///
     /// Example: semel resolve order-42 --fence 1763200000000000 --status 201 --body '{"id":7}' --reason 'seen at the bank'
-    #[command(verbatim_doc_comment)]
     Resolve(ResolveArgs),
 
     /// Lets a held key be claimed again: it did not happen
@@ -110,7 +106,6 @@ pub(crate) enum Command {
     /// The next request with this key runs. Only a held key can be reset, and only with the fence that you saw.
     ///
     /// Example: semel reset order-42 --fence 1763200000000000 --reason 'the bank has no such charge'
-    #[command(verbatim_doc_comment)]
     Reset(ResetArgs),
 
     /// Lets a key be as if it had never been used; its outcome is removed
@@ -119,7 +114,6 @@ pub(crate) enum Command {
     /// that you saw.
     ///
     /// Example: semel forget order-42 --fence 1763200000000000 --reason 'sent by a test'
-    #[command(verbatim_doc_comment)]
     Forget(ForgetArgs),
 
     /// Removes expired records, some at a time
@@ -127,13 +121,11 @@ pub(crate) enum Command {
     /// `semel gateway` does so by itself. It may run beside others that do.
     ///
     /// Example: semel prune --dry-run
-    #[command(verbatim_doc_comment)]
     Prune(PruneArgs),
 
     /// Counts the records in each state
     ///
     /// Example: semel stats --output json
-    #[command(verbatim_doc_comment)]
     Stats(StatsArgs),
 
     /// Asks the store, or a gateway, whether it is well
@@ -141,7 +133,6 @@ pub(crate) enum Command {
     /// The exit code is 0 if it is, and 1 if not: for health checks of containers.
     ///
     /// Example: semel health --gateway http://127.0.0.1:9180
-    #[command(verbatim_doc_comment)]
     Health(HealthArgs),
 
     /// Measures a store: new keys, replays, and a mix of them
@@ -150,14 +141,13 @@ pub(crate) enum Command {
     /// --yes.
     ///
     /// Example: semel bench --store memory:
+    ///
     /// Example: semel bench --store postgres://semel@db/app --callers 256 --load new --yes
-    #[command(verbatim_doc_comment)]
     Bench(BenchArgs),
 
     /// Prints completions for a shell
     ///
     /// Example: semel completions bash > /etc/bash_completion.d/semel
-    #[command(verbatim_doc_comment)]
     Completions(CompletionsArgs),
 }
 
@@ -168,7 +158,6 @@ pub(crate) enum ConfigCommand {
     /// It opens no store and listens nowhere. The exit code is 1 if something is wrong, and the message says what.
     ///
     /// Example: semel config check --config semel.toml
-    #[command(verbatim_doc_comment)]
     Check(Box<Settings>),
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, ffi};
 
 use super::errors::{Fault, is_busy};
 use super::file::Identity;
@@ -122,8 +122,9 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
     );
     connection.execute_batch(&settings).map_err(fault)?;
     // Whoever opens the file after a crash finds the whole of a commit that was written and perhaps not synced yet. This
-    // syncs it, before anybody is told of it. That there is no room for what follows then, to copy it, is no hindrance.
-    match connection.query_row("pragma wal_checkpoint(passive)", [], |_| Ok(())) {
+    // syncs it, before anybody is told of it; and if another process is about to, it is waited for. That there is no room
+    // for what follows then, to copy it, is no hindrance.
+    match patiently(options.busy_timeout, || sync(connection)) {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {}
         synced => synced.map_err(fault)?,
     }
@@ -134,6 +135,15 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
         connection.query_row(&limit, [], |_| Ok(())).map_err(fault)?;
     }
     Ok(())
+}
+
+/// Syncs the log. That somebody else is doing so is told by a number; here it is an error like every other lock.
+fn sync(connection: &Connection) -> rusqlite::Result<()> {
+    let busy: i64 = connection.query_row("pragma wal_checkpoint(passive)", [], |row| row.get(0))?;
+    match busy {
+        0 => Ok(()),
+        _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None)),
+    }
 }
 
 /// Tries again while somebody else has the lock, until the time is up.

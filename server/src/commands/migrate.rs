@@ -17,7 +17,6 @@ pub(crate) enum MigrateCommand {
     /// It may run while other processes use the store, and several times: what is there is left alone.
     ///
     /// Example: semel migrate up --store postgres://semel@db/app
-    #[command(verbatim_doc_comment)]
     Up(UpArgs),
 
     /// Takes the schema back to a version, with the records that it holds
@@ -25,13 +24,11 @@ pub(crate) enum MigrateCommand {
     /// Without --yes it only says what it would remove, and ends with code 2.
     ///
     /// Example: semel migrate down --to 0 --yes
-    #[command(verbatim_doc_comment)]
     Down(DownArgs),
 
     /// Shows every migration, and whether it was applied
     ///
     /// Example: semel migrate status --output json
-    #[command(verbatim_doc_comment)]
     Status(StatusArgs),
 
     /// Prints the schema as a script, for those who run their own migrations
@@ -39,7 +36,6 @@ pub(crate) enum MigrateCommand {
     /// It reaches for no server.
     ///
     /// Example: semel migrate print --store postgres://semel@db/app | psql app
-    #[command(verbatim_doc_comment)]
     Print(PrintArgs),
 }
 
