@@ -2,6 +2,7 @@
 
 use crate::ask::Ask;
 use crate::backend::{Opened, Replaced, Written};
+use crate::batch::Lane;
 use crate::change::{Action, DraftState, Replace, Write};
 use crate::id::Id;
 use crate::key::Key;
@@ -57,4 +58,66 @@ pub(crate) enum What {
     Replaced(Replaced),
     Written(Written),
     Read(Option<Box<Record>>),
+}
+
+/// An item of one of the primitives: how it is asked, and what of all that can be said is its answer.
+pub(crate) trait Item {
+    type Answer;
+    const LANE: Lane;
+
+    fn asked(&self) -> Asked;
+
+    fn answer(what: What) -> Option<Self::Answer>;
+}
+
+impl Item for Ask {
+    type Answer = Opened;
+    const LANE: Lane = Lane::Claim;
+
+    fn asked(&self) -> Asked {
+        Asked::Open(self.clone())
+    }
+
+    fn answer(what: What) -> Option<Opened> {
+        if let What::Opened(opened) = what { Some(opened) } else { None }
+    }
+}
+
+impl Item for Replace {
+    type Answer = Replaced;
+    const LANE: Lane = Lane::Claim;
+
+    fn asked(&self) -> Asked {
+        Asked::Replace(self.clone())
+    }
+
+    fn answer(what: What) -> Option<Replaced> {
+        if let What::Replaced(replaced) = what { Some(replaced) } else { None }
+    }
+}
+
+impl Item for Write {
+    type Answer = Written;
+    const LANE: Lane = Lane::Owner;
+
+    fn asked(&self) -> Asked {
+        Asked::Write(self.clone())
+    }
+
+    fn answer(what: What) -> Option<Written> {
+        if let What::Written(written) = what { Some(written) } else { None }
+    }
+}
+
+impl Item for Key {
+    type Answer = Option<Record>;
+    const LANE: Lane = Lane::Claim;
+
+    fn asked(&self) -> Asked {
+        Asked::Read(self.clone())
+    }
+
+    fn answer(what: What) -> Option<Option<Record>> {
+        if let What::Read(record) = what { Some(record.map(|record| *record)) } else { None }
+    }
 }

@@ -29,14 +29,14 @@ pub use transaction::InTransaction;
 
 use crate::ask::Ask;
 use crate::backend::{Answers, Backend, Opened, Replaced, Written};
-use crate::batch::{Batcher, Lane};
+use crate::batch::Batcher;
 use crate::change::{Replace, Write};
 use crate::clock::HeardClock;
 use crate::error::StoreError;
 use crate::inspect::{Page, Query, Stats};
 use crate::key::Key;
 
-use crate::question::{Asked, Question, What};
+use crate::question::{Item, Question};
 use crate::record::Record;
 use crate::store::Prune;
 use crate::time::Timestamp;
@@ -160,10 +160,11 @@ impl PostgresStore {
 
     /// Asks about one key. If the row is locked, it looks again a few times: other
     /// processes lock rows for a moment, users for as long as they like.
-    async fn ask(&self, lane: Lane, asked: impl Fn() -> Asked) -> Result<Answer, StoreError> {
+    async fn ask<I: Item>(&self, item: &I) -> Result<Answer, StoreError> {
         let mut pauses = LOCK_PAUSES.iter();
         loop {
-            let answer = self.shared.batcher.ask(lane, Question::new(asked())).await?.answer().await?;
+            let answer =
+                self.shared.batcher.ask(I::LANE, Question::new(item.asked())).await?.answer().await?;
             match pauses.next() {
                 Some(pause) if answer.met_a_lock => sleep(*pause).await,
                 _ => return Ok(answer),
@@ -172,15 +173,8 @@ impl PostgresStore {
     }
 
     /// Asks about each item, and returns the answers in their order.
-    async fn ask_all<I, T>(
-        &self,
-        lane: Lane,
-        items: &[I],
-        asked: impl Fn(&I) -> Asked,
-        answer: impl Fn(What) -> Option<T>,
-    ) -> Result<Answers<T>, StoreError> {
-        let asked = &asked;
-        let ask = |item| self.ask(lane, move || asked(item));
+    async fn ask_all<I: Item>(&self, items: &[I]) -> Result<Answers<I::Answer>, StoreError> {
+        let ask = |item| self.ask(item);
         let results = match items {
             [item] => vec![ask(item).await],
             _ => join_all(items.iter().map(ask)).await,
@@ -189,7 +183,7 @@ impl PostgresStore {
         let answers = results.into_iter().map(|result| {
             let Answer { now, what, .. } = result?;
             latest = latest.max(Some(now));
-            answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
+            I::answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
         });
         let answers = answers.collect();
         let now = match latest {
@@ -214,39 +208,19 @@ impl Backend for PostgresStore {
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
-        let asked = |item: &Ask| Asked::Open(item.clone());
-        self.ask_all(Lane::Claim, asks, asked, |what| match what {
-            What::Opened(opened) => Some(opened),
-            _ => None,
-        })
-        .await
+        self.ask_all(asks).await
     }
 
     async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
-        let asked = |item: &Replace| Asked::Replace(item.clone());
-        self.ask_all(Lane::Claim, items, asked, |what| match what {
-            What::Replaced(replaced) => Some(replaced),
-            _ => None,
-        })
-        .await
+        self.ask_all(items).await
     }
 
     async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
-        let asked = |item: &Write| Asked::Write(item.clone());
-        self.ask_all(Lane::Owner, items, asked, |what| match what {
-            What::Written(written) => Some(written),
-            _ => None,
-        })
-        .await
+        self.ask_all(items).await
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
-        let asked = |item: &Key| Asked::Read(item.clone());
-        self.ask_all(Lane::Claim, keys, asked, |what| match what {
-            What::Read(record) => Some(record.map(|record| *record)),
-            _ => None,
-        })
-        .await
+        self.ask_all(keys).await
     }
 
     async fn scan(&self, query: &Query) -> Result<Page, StoreError> {

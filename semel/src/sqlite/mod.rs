@@ -28,14 +28,14 @@ pub use options::SqliteOptions;
 
 use crate::ask::Ask;
 use crate::backend::{Answers, Backend, Opened, Replaced, Written};
-use crate::batch::{Batcher, Lane};
+use crate::batch::Batcher;
 use crate::change::{Replace, Write};
 use crate::counted::Counted;
 use crate::error::StoreError;
 use crate::inspect::{Page, Query, Stats};
 use crate::key::Key;
 use crate::migration::MigrationStatus;
-use crate::question::{Asked, Question, What};
+use crate::question::{Item, Question};
 use crate::record::Record;
 use crate::store::Prune;
 use crate::time::Timestamp;
@@ -143,25 +143,19 @@ impl SqliteStore {
         self.shared.side.close().await;
     }
 
-    async fn ask(&self, lane: Lane, asked: Asked) -> Result<Answer, StoreError> {
-        self.shared.batcher.ask(lane, Arc::new(Question::new(asked))).await?.answer().await
+    async fn ask<I: Item>(&self, item: &I) -> Result<Answer, StoreError> {
+        self.shared.batcher.ask(I::LANE, Arc::new(Question::new(item.asked()))).await?.answer().await
     }
 
     /// Asks about each item, and returns the answers in their order.
-    async fn ask_all<I, T>(
-        &self,
-        lane: Lane,
-        items: &[I],
-        asked: impl Fn(&I) -> Asked,
-        answer: impl Fn(What) -> Option<T>,
-    ) -> Result<Answers<T>, StoreError> {
+    async fn ask_all<I: Item>(&self, items: &[I]) -> Result<Answers<I::Answer>, StoreError> {
         let results = match items {
-            [item] => vec![self.ask(lane, asked(item)).await],
-            _ => join_all(items.iter().map(|item| self.ask(lane, asked(item)))).await,
+            [item] => vec![self.ask(item).await],
+            _ => join_all(items.iter().map(|item| self.ask(item))).await,
         };
         let latest = results.iter().flatten().map(|answer| answer.now).max();
         let answers = results.into_iter().map(|result| {
-            answer(result?.what).ok_or_else(|| StoreError::unknown("SQLite answered another question"))
+            I::answer(result?.what).ok_or_else(|| StoreError::unknown("SQLite answered another question"))
         });
         Ok(Answers { now: latest.unwrap_or_else(Timestamp::of_host), items: answers.collect() })
     }
@@ -178,39 +172,19 @@ impl Backend for SqliteStore {
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
-        let asked = |item: &Ask| Asked::Open(item.clone());
-        self.ask_all(Lane::Claim, asks, asked, |what| match what {
-            What::Opened(opened) => Some(opened),
-            _ => None,
-        })
-        .await
+        self.ask_all(asks).await
     }
 
     async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
-        let asked = |item: &Replace| Asked::Replace(item.clone());
-        self.ask_all(Lane::Claim, items, asked, |what| match what {
-            What::Replaced(replaced) => Some(replaced),
-            _ => None,
-        })
-        .await
+        self.ask_all(items).await
     }
 
     async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
-        let asked = |item: &Write| Asked::Write(item.clone());
-        self.ask_all(Lane::Owner, items, asked, |what| match what {
-            What::Written(written) => Some(written),
-            _ => None,
-        })
-        .await
+        self.ask_all(items).await
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
-        let asked = |item: &Key| Asked::Read(item.clone());
-        self.ask_all(Lane::Claim, keys, asked, |what| match what {
-            What::Read(record) => Some(record.map(|record| *record)),
-            _ => None,
-        })
-        .await
+        self.ask_all(keys).await
     }
 
     async fn scan(&self, query: &Query) -> Result<Page, StoreError> {

@@ -5,6 +5,8 @@ mod place;
 mod claims;
 #[path = "../support/until.rs"]
 mod until;
+#[path = "../support/contest.rs"]
+mod contest;
 mod server;
 #[path = "../support/load.rs"]
 mod load;

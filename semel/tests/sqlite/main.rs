@@ -5,6 +5,8 @@ mod place;
 mod claims;
 #[path = "../support/until.rs"]
 mod until;
+#[path = "../support/contest.rs"]
+mod contest;
 mod child;
 
 mod contract;
