@@ -60,10 +60,13 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     let mut word = "$'".to_owned();
     for c in text.chars() {
-        // Writing to a String does not fail.
+        // Writing to a String does not fail. Byte by byte, as what a character is depends on the locale of the shell; and
+        // in three digits each, so that none is taken for one more.
         let _ = match c {
             '\\' | '\'' => write!(word, "\\{c}"),
-            c if is_unsafe(c) => write!(word, "\\U{:08x}", u32::from(c)),
+            c if is_unsafe(c) => {
+                c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(word, "\\{byte:03o}"))
+            }
             c => write!(word, "{c}"),
         };
     }
@@ -104,7 +107,7 @@ mod tests {
             ("", "''"),
             ("two words", "'two words'"),
             ("it's; rm -rf $HOME", r"'it'\''s; rm -rf $HOME'"),
-            ("a\u{202e}'b", r"$'a\U0000202e\'b'"),
+            ("a\u{202e}'b", r"$'a\342\200\256\'b'"),
         ] {
             assert_eq!(quoted(text), word);
         }

@@ -88,7 +88,11 @@ async fn the_commands_that_are_shown_work(place: Place) {
         let shown = shown.unwrap_or_else(|| panic!("no {verb} in {page}"));
         // A login is not shown, and the URL of a test server has one.
         let mut shell = Command::new("bash");
-        shell.env("SEMEL_STORE", &place.url).args(["-c", &format!("\"$0\" {verb} {shown}")]);
+        // In whatever locale: what was shown stands for bytes.
+        shell
+            .env("LC_ALL", "C")
+            .env("SEMEL_STORE", &place.url)
+            .args(["-c", &format!("\"$0\" {verb} {shown}")]);
         shell.arg(env!("CARGO_BIN_EXE_semel"));
         end(shell).ok();
         let record = &inspect(&["--output", "json"]).json()[0];
