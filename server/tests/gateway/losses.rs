@@ -138,8 +138,12 @@ async fn an_upstream_that_closes_its_connections_costs_no_key() {
 async fn connections_to_the_upstream_are_kept() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
+    // Over one connection, which stays on its thread; each thread has connections of its own.
+    let mut wire = gateway.wire().await;
     for number in 1..=20 {
-        assert_eq!(gateway.post(&format!("k{number}"), "{}").await.status, 200);
+        let fields = format!("Idempotency-Key: k{number}\r\n");
+        wire.send(crate::wire::request("POST /charges", &fields, b"{}")).await;
+        assert_eq!(wire.reply().await.status, 200);
     }
     assert_eq!((upstream.count(), upstream.connections()), (20, 1));
 }
