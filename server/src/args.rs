@@ -4,16 +4,15 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::bench::BenchArgs;
 use crate::commands::completions::CompletionsArgs;
-use crate::commands::forget::ForgetArgs;
 use crate::commands::health::HealthArgs;
 use crate::commands::inspect::InspectArgs;
 use crate::commands::list::ListArgs;
 use crate::commands::migrate::MigrateCommand;
 use crate::commands::prune::PruneArgs;
-use crate::commands::reset::ResetArgs;
 use crate::commands::resolve::ResolveArgs;
 use crate::commands::stale::StaleArgs;
 use crate::commands::stats::StatsArgs;
+use crate::commands::undo::UndoArgs;
 use crate::config::Settings;
 use crate::exit;
 
@@ -106,7 +105,7 @@ pub(crate) enum Command {
     /// The next request with this key runs. Only a held key can be reset, and only with the fence that you saw.
     ///
     /// Example: semel reset order-42 --fence 1763200000000000 --reason 'the bank has no such charge'
-    Reset(ResetArgs),
+    Reset(UndoArgs),
 
     /// Lets a key be as if it had never been used; its outcome is removed
     ///
@@ -114,7 +113,7 @@ pub(crate) enum Command {
     /// that you saw.
     ///
     /// Example: semel forget order-42 --fence 1763200000000000 --reason 'sent by a test'
-    Forget(ForgetArgs),
+    Forget(UndoArgs),
 
     /// Removes expired records, some at a time
     ///

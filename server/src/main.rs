@@ -18,9 +18,8 @@ use anyhow::Result;
 use clap::Parser;
 
 use args::{Args, Command, ConfigCommand};
-use commands::{
-    bench, completions, forget, health, inspect, list, migrate, prune, reset, resolve, stale, stats,
-};
+use commands::undo::{self, Undo};
+use commands::{bench, completions, health, inspect, list, migrate, prune, resolve, stale, stats};
 use config::Config;
 use exit::Exit;
 
@@ -53,8 +52,8 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Stale(args) => stale::run(args).await?,
         Command::Inspect(args) => inspect::run(args).await?,
         Command::Resolve(args) => resolve::run(args).await?,
-        Command::Reset(args) => reset::run(args).await?,
-        Command::Forget(args) => forget::run(args).await?,
+        Command::Reset(args) => undo::run(Undo::Reset, args).await?,
+        Command::Forget(args) => undo::run(Undo::Forget, args).await?,
         Command::Prune(args) => prune::run(args).await?,
         Command::Stats(args) => stats::run(args).await?,
         Command::Health(args) => return health::run(args).await,

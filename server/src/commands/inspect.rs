@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use semel::{Outcome, Phase, Record, State, Timestamp};
 
-use super::key::{KeyArgs, Seen};
+use super::key::{KeyArgs, Seen, flag};
 use super::store::StoreArgs;
 use crate::output::{OutputArgs, RecordLine, escaped, hex, json_line, print, quoted, readable, when};
 
@@ -153,15 +153,10 @@ fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
 /// What an operator can do about a held key, as commands to copy.
 fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
     let scope = record.key.scope();
-    // A value that begins like a flag would be taken for one.
-    let named = |flag: &str, value: &str| match value.starts_with('-') {
-        true => format!("--{flag}={}", quoted(value)),
-        false => format!("--{flag} {}", quoted(value)),
-    };
     let flags = format!(
         "{} {} --fence {}{}",
-        named("realm", scope.realm()),
-        named("principal", scope.principal()),
+        flag("realm", scope.realm()),
+        flag("principal", scope.principal()),
         record.fence,
         store.flags()
     );

@@ -126,10 +126,16 @@ impl KeyArgs {
 }
 
 /// The flags that name a scope.
-pub(super) fn scope_flags(Seen { record, now }: &Seen) -> String {
+fn scope_flags(Seen { record, now }: &Seen) -> String {
     let scope = record.key.scope();
     let expired = if record.is_expired(*now) { "   (expired)" } else { "" };
-    format!("--realm {} --principal {}{expired}", quoted(scope.realm()), quoted(scope.principal()))
+    format!("{} {}{expired}", flag("realm", scope.realm()), flag("principal", scope.principal()))
+}
+
+/// A flag as it can be typed. A value that begins like a flag would be taken for one.
+pub(super) fn flag(name: &str, value: &str) -> String {
+    let between = if value.starts_with('-') { '=' } else { ' ' };
+    format!("--{name}{between}{}", quoted(value))
 }
 
 /// A key as people read it: with its realm, and with its principal if it has one.
