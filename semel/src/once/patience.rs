@@ -15,8 +15,9 @@ use crate::key::Key;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// While somebody waits for the answer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// In the background, where a store that is out has a task for each request that it did not answer.
-const LONGEST_BACKGROUND_PAUSE: Duration = Duration::from_secs(30);
+/// In the background, where a store that is out has a task for each request that it did not answer. Not longer: until
+/// it is asked again, a key whose outcome is known stays running, though the store is back.
+const LONGEST_BACKGROUND_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long one question may take before it counts as not answered. A store bounds its own calls; this is for
 /// one that does not.
