@@ -117,6 +117,11 @@ pub mod conformance;
 #[doc(hidden)]
 pub mod fuzz;
 mod error;
+#[cfg(not(semel_faults))]
+mod fault;
+#[cfg(semel_faults)]
+#[doc(hidden)]
+pub mod fault;
 mod text;
 mod time;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::ask::{Durability, Takeover};
+use crate::fault;
 use crate::outcome::Outcome;
 use crate::terms::{self, Terms, TermsError};
 
@@ -153,6 +154,7 @@ impl Policy {
     /// What a claim under this policy may take over.
     pub fn takeover(&self) -> Takeover {
         match self.after_crash {
+            AfterCrash::Hold if fault::makes("takeover_under_hold") => Takeover::WhenOver,
             AfterCrash::Hold => Takeover::Never,
             AfterCrash::Retry | AfterCrash::Transactional => Takeover::WhenOver,
         }

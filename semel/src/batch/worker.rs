@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::queue::{Job, Queue};
 use super::{Committer, Failed};
 use crate::error::StoreError;
+use crate::fault;
 
 /// After this long a committer does not count as at work any more: others take what waits, however little it is.
 const LONG: Duration = Duration::from_millis(10);
@@ -146,9 +147,11 @@ impl<C: Committer> Worker<C> {
         let mut tried = 0;
         loop {
             self.rest().await;
+            fault::reach("before_commit");
             let failed = match self.committer.connect().await {
                 Ok(()) => match self.committer.commit(&questions).await {
                     Ok(answers) => {
+                        fault::reach("committed");
                         self.failures = 0;
                         return Ok(answers);
                     }

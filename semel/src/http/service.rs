@@ -19,6 +19,7 @@ use super::read::{Asked, key_of, read, unkeyed};
 use super::rejection::Rejection;
 use super::reply::{Answer, answer, render};
 use super::run::run;
+use crate::fault;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::meter;
@@ -106,6 +107,7 @@ where
     let (tell, mut told) = oneshot::channel();
     let work = run(Arc::clone(&layer.options), layer.once.policy().clone(), inner, parts, body, tell, &span);
     let ran = layer.once.run_work(&key, &intent, work).instrument(span.clone()).await;
+    fault::reach("before_reply");
     match span.in_scope(|| answer(ran, told.try_recv().ok(), layer.once.policy())) {
         Answer::Own(own) => {
             note(&span, "first");

@@ -8,6 +8,8 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
+use crate::fault;
+
 /// A future that runs with its caller for as long as that waits. Dropped before its end, it goes on on a task of its
 /// own: most callers stay, and need no task.
 pub(super) struct Carried<T: Send + 'static> {
@@ -40,7 +42,9 @@ impl<T: Send + 'static> Future for Carried<T> {
 
 impl<T: Send + 'static> Drop for Carried<T> {
     fn drop(&mut self) {
-        if let Some(run) = self.run.take() {
+        if let Some(run) = self.run.take()
+            && !fault::makes("release_on_drop")
+        {
             self.runtime.spawn(run);
         }
     }

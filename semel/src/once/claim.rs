@@ -7,6 +7,7 @@ use super::error::RunError;
 use super::patience::{CALL_LIMIT, Patience, call};
 use crate::answer::{Claim, Void};
 use crate::ask::{Ask, Takeover};
+use crate::fault;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::Token;
@@ -68,6 +69,7 @@ impl Once {
         };
         let (token, not_after) = (ask.token, ask.not_after);
         let mut copies = Copies { token, not_after, sent: Instant::now(), astray: false };
+        fault::reach("before_claim");
         loop {
             match call(self.engine.store.claim(&ask)).await {
                 Ok(claim @ Claim::Granted(_)) => return Ok((claim, copies)),

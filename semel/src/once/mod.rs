@@ -9,6 +9,8 @@ mod wait;
 mod reconcile;
 mod patience;
 mod error;
+#[cfg(semel_faults)]
+mod mistake;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use crate::answer::Claim;
 use crate::ask::Takeover;
 use crate::error::StoreError;
+use crate::fault;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::Lease;
@@ -251,6 +254,9 @@ impl Once {
             let (claim, copies) = self.ask(key, intent, takeover).await?;
             match claim {
                 Claim::Granted(lease) => {
+                    fault::reach("granted");
+                    #[cfg(semel_faults)]
+                    let _mistake = mistake::ReleaseOnDrop::of(self, &lease, copies);
                     return match found_out {
                         Some(outcome) => Box::pin(self.record(&lease, intent, copies, outcome)).await,
                         None => self.start(lease, intent, copies, work).await.unwrap_or_else(interrupted),

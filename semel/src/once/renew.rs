@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::patience::{CALL_LIMIT, call};
 use crate::answer::Ack;
 use crate::error::StoreError;
+use crate::fault;
 use crate::key::Key;
 use crate::lease::{Alarm, Fence, Lease, Token};
 use crate::meter;
@@ -259,6 +260,10 @@ impl Keeper {
 
     /// One renewal: whether to go on.
     async fn ask(&self) -> Result<bool, StoreError> {
+        fault::reach("before_renew");
+        if fault::makes("renew_nothing") {
+            return Ok(true);
+        }
         match self.store.renew(&self.lease, self.length).await? {
             Ack::Applied | Ack::Repeated => Ok(true),
             Ack::Finished if self.recorded_by_the_work().await? => Ok(false),

@@ -9,6 +9,7 @@ use super::renew::Renewal;
 use super::{Once, Ran};
 use crate::answer::Ack;
 use crate::error::StoreError;
+use crate::fault;
 use crate::intent::Intent;
 use crate::lease::Lease;
 use crate::outcome::Outcome;
@@ -30,6 +31,15 @@ impl Ending {
             Ok(outcome) => Self::Complete(outcome.clone()),
             Err(failure) if failure.is_nothing_happened() => Self::Release,
             Err(failure) => Self::Abandon(failure.to_string()),
+        }
+    }
+
+    /// Where a process may end before it is written.
+    fn point(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "before_complete",
+            Self::Release => "before_release",
+            Self::Abandon(_) => "before_abandon",
         }
     }
 
@@ -61,6 +71,13 @@ impl Once {
             && let Some(renewal) = renewal.take()
         {
             Box::pin(renewal.stop()).await;
+        }
+        if let Ok(outcome) = &result
+            && fault::makes("answer_before_record")
+        {
+            let early = Ran { value: outcome.clone(), replayed: false };
+            self.settle_later(lease, copies, renewal, ending);
+            return Ok(early);
         }
         let asked = Instant::now();
         let patience = Patience::of(self.engine.policy.patience(), lease.key());
@@ -119,6 +136,7 @@ impl Once {
         ending: &Ending,
         mut patience: Patience<'_>,
     ) -> Result<Ack, StoreError> {
+        fault::reach(ending.point());
         loop {
             let question = match ending {
                 Ending::Complete(outcome) => self.engine.store.complete(lease, outcome),
@@ -126,7 +144,10 @@ impl Once {
                 Ending::Abandon(reason) => self.engine.store.abandon(lease, reason),
             };
             match call(question).await {
-                Ok(ack) => return Ok(ack),
+                Ok(ack) => {
+                    fault::reach("settled");
+                    return Ok(ack);
+                }
                 Err(error) if patience.lasts(&error).await => {}
                 Err(error) => return Err(error),
             }

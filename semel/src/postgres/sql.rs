@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::StoreError;
+use crate::fault;
 
 /// The name of a schema, in quotes.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -49,7 +50,11 @@ impl Schema {
 /// A statement without the header that explains it: `pg_stat_activity` shows the first kilobyte, and that should
 /// be the statement.
 pub(super) fn without_header(file: &str) -> String {
-    file.lines().skip_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n")
+    let statement = file.lines().skip_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
+    match fault::makes("complete_without_fence") {
+        true => statement.replace("and record.token = asked.token\n    and record.fence = asked.fence\n", ""),
+        false => statement,
+    }
 }
 
 impl fmt::Display for Schema {

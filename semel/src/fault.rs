@@ -1,0 +1,53 @@
+//! Points at which a test ends the process, and mistakes that it makes on purpose. Both are there only in a build with
+//! `--cfg semel_faults`, which `cargo xtask faults` makes; in any other this is nothing.
+
+#[cfg(not(semel_faults))]
+pub(crate) use absent::{makes, reach};
+#[cfg(semel_faults)]
+pub use present::{makes, reach};
+
+#[cfg(not(semel_faults))]
+mod absent {
+    pub(crate) const fn reach(_point: &str) {}
+
+    pub(crate) const fn makes(_mistake: &str) -> bool {
+        false
+    }
+}
+
+#[cfg(semel_faults)]
+mod present {
+    use std::env;
+    use std::process::{Command, id};
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread::park;
+
+    /// The point at which this process ends, and how often it is passed before that: `granted:37`.
+    static END: LazyLock<Option<(String, AtomicU32)>> = LazyLock::new(|| {
+        let armed = env::var("SEMEL_FAILPOINT").ok()?;
+        let (point, passes) = armed.split_once(':')?;
+        Some((point.to_owned(), AtomicU32::new(passes.parse().ok()?)))
+    });
+
+    /// The mistake that this process makes.
+    static MISTAKE: LazyLock<Option<String>> = LazyLock::new(|| env::var("SEMEL_MISTAKE").ok());
+
+    /// Notes that the process is at a point, and kills it there if it is the one. Nothing on this thread comes after.
+    pub fn reach(point: &str) {
+        let Some((end, passes)) = &*END else { return };
+        if end != point || passes.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return;
+        }
+        let killed = Command::new("kill").args(["-9", &id().to_string()]).status();
+        tracing::error!(point, ?killed, "outlived the point at which it was to end");
+        loop {
+            park();
+        }
+    }
+
+    /// Whether this process makes this mistake.
+    pub fn makes(mistake: &str) -> bool {
+        MISTAKE.as_deref() == Some(mistake)
+    }
+}
