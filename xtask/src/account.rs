@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 /// The user and the group `nobody`: Postgres refuses to run as root.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 /// Our own account, or `nobody` if we are root.
 pub(crate) struct Account {

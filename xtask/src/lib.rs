@@ -1,4 +1,5 @@
-//! The parts of `cargo xtask`, of which tests and benchmarks use [`servers`], [`redis_servers`] and [`programs`].
+//! The parts of `cargo xtask`, of which tests and benchmarks use [`servers`], [`postgres_servers`],
+//! [`redis_servers`], [`disk`] and [`programs`].
 
 pub mod step;
 
@@ -6,11 +7,14 @@ pub mod checks;
 pub mod tests;
 
 pub mod servers;
+pub mod postgres_servers;
 pub mod redis_servers;
+pub mod disk;
 pub mod programs;
 
 mod find;
 mod postgres;
+mod postgres_server;
 mod redis;
 
 mod account;

@@ -9,7 +9,7 @@ pub(crate) const POSTGRES: Kind = Kind {
     name: "postgres",
     variable: "SEMEL_TEST_POSTGRES_URL",
     package: "postgresql",
-    programs: &["postgres", "initdb"],
+    programs: &["postgres", "initdb", "pg_basebackup", "psql"],
     folders,
     version,
     url,

@@ -1,6 +1,9 @@
-//! Programs that only benchmarks need.
+//! Programs, and a library, that only benchmarks, counts and some tests need.
 
-use std::path::PathBuf;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -8,28 +11,116 @@ use crate::account::Account;
 use crate::debian;
 use crate::step::say;
 
+/// A file of a Debian package.
+struct Wanted {
+    name: &'static str,
+    package: &'static str,
+    /// Where it may be under a root, best first.
+    places: fn(&Path) -> Vec<PathBuf>,
+}
+
+const NGINX: Wanted = Wanted {
+    name: "nginx",
+    package: "nginx-light",
+    places: |root| {
+        ["usr/sbin", "usr/bin", "usr/local/sbin", "usr/local/bin"]
+            .map(|folder| root.join(folder).join("nginx"))
+            .into()
+    },
+};
+
+const FAKETIME: Wanted = Wanted {
+    name: "libfaketime",
+    package: "libfaketime",
+    places: |root| {
+        // Debian has a folder for the architecture, such as x86_64-linux-gnu; others do not.
+        let mut folders = vec![root.join("usr/lib64"), root.join("usr/lib"), root.join("usr/local/lib")];
+        let children = fs::read_dir(root.join("usr/lib")).into_iter().flatten().flatten();
+        folders.extend(children.map(|child| child.path()));
+        folders.iter().map(|folder| folder.join("faketime/libfaketimeMT.so.1")).collect()
+    },
+};
+
+const VALGRIND: Wanted = Wanted {
+    name: "valgrind",
+    package: "valgrind",
+    places: |root| ["usr/bin", "usr/local/bin"].map(|folder| root.join(folder).join("valgrind")).into(),
+};
+
 /// Where nginx is; it is installed as root, or fetched as anybody else, if it is not here.
 ///
 /// # Errors
 /// If there is none to be had.
 pub fn nginx() -> Result<PathBuf> {
-    const PACKAGE: &str = "nginx-light";
-    let usual = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"]
-        .map(|folder| PathBuf::from(folder).join("nginx"));
-    let installed = || usual.iter().find(|program| program.is_file()).cloned();
-    if let Some(program) = installed() {
-        return Ok(program);
+    find(&NGINX)
+}
+
+/// Where libfaketime is, which moves the clock of a process that has it in LD_PRELOAD by what FAKETIME says; got as nginx is.
+///
+/// # Errors
+/// If there is none to be had.
+pub fn faketime() -> Result<PathBuf> {
+    Ok(faketime_threads()?.with_file_name("libfaketime.so.1"))
+}
+
+/// The same, for processes with several threads.
+///
+/// # Errors
+/// If there is none to be had.
+pub fn faketime_threads() -> Result<PathBuf> {
+    find(&FAKETIME)
+}
+
+/// A command that runs valgrind, in an environment of its own; got as nginx is.
+///
+/// # Errors
+/// If there is none to be had.
+pub(crate) fn valgrind() -> Result<Command> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut on_path = env::split_paths(&path).map(|folder| folder.join(VALGRIND.name));
+    let program = on_path.find(|file| file.is_file()).map_or_else(|| find(&VALGRIND), Ok)?;
+    let mut command = Command::new(&program);
+    command.env_clear();
+    // One that was fetched would look for its tools where it would have been installed.
+    let tools = program.ancestors().nth(2).map(|root| root.join("libexec/valgrind"));
+    command.envs(tools.filter(|folder| folder.is_dir()).map(|folder| ("VALGRIND_LIB", folder)));
+    Ok(command)
+}
+
+fn find(wanted: &Wanted) -> Result<PathBuf> {
+    let Wanted { name, package, .. } = wanted;
+    let under = |root: &Path| (wanted.places)(root).into_iter().find(|file| file.is_file());
+    let installed = || under(Path::new("/"));
+    if let Some(file) = installed() {
+        return Ok(file);
     }
-    ensure!(debian::is_here(), "found no nginx: install it");
+    ensure!(debian::is_here(), "found no {name}: install it");
     if Account::detect()?.is_root() {
-        say(format_args!("nginx: not found, installing the Debian package {PACKAGE}"));
-        debian::install(PACKAGE)?;
-        return installed().context("found no nginx, though its package is installed");
+        say(format_args!("{name}: not found, installing the Debian package {package}"));
+        debian::install(package)?;
+        return installed().with_context(|| format!("found no {name}, though its package is installed"));
     }
-    let fetched = |root: PathBuf| Some(root.join("usr/sbin/nginx")).filter(|program| program.is_file());
-    if let Some(program) = debian::fetched(PACKAGE).into_iter().find_map(fetched) {
-        return Ok(program);
+    if let Some(file) = debian::fetched(package).iter().find_map(|root| under(root)) {
+        return Ok(file);
     }
-    say(format_args!("nginx: not found, fetching the Debian package {PACKAGE}"));
-    fetched(debian::fetch(PACKAGE)?).context("found no nginx in its package")
+    say(format_args!("{name}: not found, fetching the Debian package {package}"));
+    under(&debian::fetch(package)?).with_context(|| format!("found no {name} in its package"))
+}
+
+#[cfg(test)]
+mod facts {
+    use super::*;
+
+    #[test]
+    fn faketime_moves_the_clock() {
+        for library in [faketime().unwrap(), faketime_threads().unwrap()] {
+            let mut date = Command::new("date");
+            date.arg("+%Y")
+                .env("LD_PRELOAD", &library)
+                .env("FAKETIME", "@2001-02-03 04:05:06")
+                .env("TZ", "UTC");
+            let output = date.output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "2001", "{}", library.display());
+        }
+    }
 }

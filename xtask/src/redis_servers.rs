@@ -1,10 +1,10 @@
 //! Servers of Redis that tests start, stop and kill as they like.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub struct RedisServers {
     guardian: Guardian,
     account: Account,
     found: Found,
+    /// With what each was started.
+    settings: BTreeMap<String, String>,
 }
 
 impl RedisServers {
@@ -33,9 +35,7 @@ impl RedisServers {
         let mut shell = account.command("sh");
         shell.args(["-c", include_str!("redis.sh"), "xtask"]);
         shell.env("REDIS_FOLDER", &found.folder).env("REDIS_LIBRARIES", &found.libraries);
-        shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let shell = shell.spawn().context("could not run `sh` to start the servers")?;
-        Ok(Self { guardian: Guardian::ready(shell)?, account, found })
+        Ok(Self { guardian: Guardian::start(&mut shell)?, account, found, settings: BTreeMap::new() })
     }
 
     /// Starts a server, for the first time or again, with settings such as `--appendonly yes`, and returns the URL of its
@@ -46,8 +46,19 @@ impl RedisServers {
     pub fn start(&mut self, name: &str, settings: &str) -> Result<String> {
         // Without a port of one's own there is none.
         let port = if settings.contains("port ") { "" } else { "--port 0 " };
-        self.guardian.order(&format!("start {name} {port}{settings}"))?;
+        let settings = format!("{port}{settings}");
+        self.guardian.order(&format!("start {name} {settings}"))?;
+        self.settings.insert(name.to_owned(), settings);
         Ok(format!("redis+unix://{}/{name}.sock", self.folder()))
+    }
+
+    /// Starts a server that has ended, as it was started before.
+    ///
+    /// # Errors
+    /// If it was not, or does not start.
+    pub fn start_again(&mut self, name: &str) -> Result<()> {
+        let settings = self.settings.get(name).with_context(|| format!("there was no Redis {name}"))?;
+        self.guardian.order(&format!("start {name} {settings}"))
     }
 
     /// Sends a signal to a server, and waits for its end if that is `KILL`.

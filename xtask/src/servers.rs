@@ -3,13 +3,13 @@
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::account::Account;
-use crate::find::{Kind, find};
+use crate::find::{Found, Kind, find};
 use crate::postgres::POSTGRES;
 use crate::redis::REDIS;
 use crate::step::say;
@@ -18,6 +18,7 @@ use crate::step::say;
 pub struct Servers {
     guardian: Option<Guardian>,
     urls: Vec<(&'static str, String)>,
+    postgres: Option<Found>,
 }
 
 impl Servers {
@@ -32,7 +33,7 @@ impl Servers {
             }
         }
         if wanted.is_empty() {
-            return Ok(Self { guardian: None, urls: Vec::new() });
+            return Ok(Self { guardian: None, urls: Vec::new(), postgres: None });
         }
         let started = Instant::now();
         let servers = Self::of(&wanted, &[], |found| say(found))?;
@@ -55,6 +56,7 @@ impl Servers {
         // The shell finds its arguments in the environment, as that takes any path as it is.
         let mut shell = account.command("sh");
         shell.args(["-c", include_str!("guardian.sh"), "xtask"]);
+        let mut postgres = None;
         for kind in wanted {
             let found = find(kind, &account)?;
             found_one(&format!("{} {found}", kind.name));
@@ -62,15 +64,15 @@ impl Servers {
             shell
                 .env(format!("{name}_FOLDER"), &found.folder)
                 .env(format!("{name}_LIBRARIES"), &found.libraries);
+            if kind.name == POSTGRES.name {
+                postgres = Some(found);
+            }
         }
         let settings: Vec<String> = settings.iter().map(|setting| format!("-c\n{setting}")).collect();
         shell.env("POSTGRES_SETTINGS", settings.join("\n"));
-        // Ctrl-C reaches the whole group of the terminal; the guardian has to outlive it.
-        shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let shell = shell.spawn().context("could not run `sh` to start the servers")?;
-        let guardian = Guardian::ready(shell)?;
+        let guardian = Guardian::start(&mut shell)?;
         let urls = wanted.iter().map(|kind| (kind.variable, (kind.url)(&guardian.folder))).collect();
-        Ok(Self { guardian: Some(guardian), urls })
+        Ok(Self { guardian: Some(guardian), urls, postgres })
     }
 
     /// The URL of the one server that was started.
@@ -81,6 +83,22 @@ impl Servers {
     /// The folder of the servers' sockets and data.
     pub fn folder(&self) -> &str {
         self.guardian.as_ref().map_or("", |guardian| &guardian.folder)
+    }
+
+    /// A program that came with Postgres, such as `pgbench`: beside the server, where a link to it leads, or on PATH.
+    ///
+    /// # Errors
+    /// If there is no Postgres of one's own.
+    pub fn program(&self, name: &str) -> Result<Command> {
+        let found = self.postgres.as_ref().context("there is no server of one's own")?;
+        let server = found.folder.join(POSTGRES.programs[0]);
+        let linked = server.canonicalize().ok().and_then(|server| Some(server.parent()?.to_owned()));
+        let beside =
+            [Some(found.folder.clone()), linked].into_iter().flatten().map(|folder| folder.join(name));
+        let program = beside.into_iter().find(|program| program.is_file()).unwrap_or_else(|| name.into());
+        let mut command = Account::detect()?.command(program);
+        command.env("LD_LIBRARY_PATH", &found.libraries);
+        Ok(command)
     }
 
     /// Stops Postgres at once, as a crash would.
@@ -130,8 +148,11 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    /// Waits until the servers are up.
-    pub(crate) fn ready(mut shell: Child) -> Result<Self> {
+    /// Starts a shell as one, and waits until what it looks after is up.
+    pub(crate) fn start(shell: &mut Command) -> Result<Self> {
+        // Ctrl-C reaches the whole group of the terminal; the guardian has to outlive it.
+        shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().context("could not run `sh` as a guardian")?;
         let output = shell.stdout.take().context("the guardian of the servers has no output")?;
         let mut guardian = Self { shell, output: BufReader::new(output), folder: String::new() };
         guardian.await_ready()?;
@@ -139,14 +160,24 @@ impl Guardian {
     }
 
     fn await_ready(&mut self) -> Result<()> {
-        let mut line = String::new();
-        self.output.read_line(&mut line).context("could not read from the guardian of the servers")?;
-        if let Some(folder) = line.strip_prefix("ready ") {
+        let mut complaints = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.output.read_line(&mut line);
+            let ended = read.context("could not read from the guardian of the servers")? == 0;
+            if ended {
+                self.end()?;
+                bail!("could not start the servers: {}", complaints.trim());
+            }
+            let Some(folder) = line.strip_prefix("ready ") else {
+                complaints.push_str(&line);
+                continue;
+            };
             self.folder = folder.trim_end().to_owned();
+            // A guardian that goes on after a complaint is ready for the next order.
+            ensure!(complaints.is_empty(), "{}", complaints.trim());
             return Ok(());
         }
-        let rest = self.end()?;
-        bail!("could not start the servers: {}", format!("{line}{rest}").trim())
     }
 
     pub(crate) fn order(&mut self, order: &str) -> Result<()> {
