@@ -1,9 +1,13 @@
 //! A caller of semel, over any store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use bytes::Bytes;
 use semel::{Ack, Ask, Claim, Durability, Intent, Key, Outcome, Owner, Store, Takeover, Terms, Token};
+
+use crate::load::flat_out;
 
 /// As large as a small JSON answer.
 pub(crate) const BODY_BYTES: usize = 200;
@@ -12,11 +16,18 @@ pub(crate) const BODY_BYTES: usize = 200;
 pub(crate) struct Caller<S> {
     pub(crate) store: S,
     intent: Intent,
+    body: Bytes,
 }
 
-impl<S: Store> Caller<S> {
+impl<S: Store + 'static> Caller<S> {
     pub(crate) fn new(store: S) -> Result<Self> {
-        Ok(Self { store, intent: Intent::of("POST /charges", "", &1)? })
+        let body = Bytes::from(vec![b'x'; BODY_BYTES]);
+        Ok(Self { store, intent: Intent::of("POST /charges", "", &1)?, body })
+    }
+
+    /// With another body of the outcomes.
+    pub(crate) fn with_body(self, body: Vec<u8>) -> Self {
+        Self { body: body.into(), ..self }
     }
 
     pub(crate) async fn claim(&self, key: &str) -> Result<Claim> {
@@ -33,10 +44,26 @@ impl<S: Store> Caller<S> {
         Ok(self.store.claim(&ask).await?)
     }
 
+    /// Lets every connection of the store say what it did. Postgres hears it at the end of a statement, if the last time was more
+    /// than a second ago; a session that just goes idle keeps it for ten more.
+    pub(crate) async fn report(self: &Arc<Self>) -> Result<()> {
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        let caller = Arc::clone(self);
+        let look = move |n| {
+            let caller = Arc::clone(&caller);
+            async move {
+                let key = Key::new("bench", &format!("not there {n}"))?;
+                ensure!(caller.store.find(&key).await?.is_none(), "there is a record of {n}");
+                Ok(())
+            }
+        };
+        flat_out(64, Duration::from_millis(50), look).await.map(drop)
+    }
+
     /// Claims a new key and records its outcome.
     pub(crate) async fn first(&self, key: &str) -> Result<()> {
         let Claim::Granted(lease) = self.claim(key).await? else { bail!("{key} was not granted") };
-        let outcome = Outcome::new(200)?.with_body(vec![b'x'; BODY_BYTES])?;
+        let outcome = Outcome::new(200)?.with_body(self.body.clone())?;
         ensure!(self.store.complete(&lease, &outcome).await? == Ack::Applied, "{key} was not completed");
         Ok(())
     }
@@ -44,7 +71,10 @@ impl<S: Store> Caller<S> {
     /// Asks for a key that has an outcome, and reads it.
     pub(crate) async fn replay(&self, key: &str) -> Result<()> {
         let Claim::Done(done) = self.claim(key).await? else { bail!("{key} is not done") };
-        ensure!(done.outcome.body().is_some_and(|body| body.len() == BODY_BYTES), "{key} has another body");
+        ensure!(
+            done.outcome.body().is_some_and(|body| body.len() == self.body.len()),
+            "{key} has another body"
+        );
         Ok(())
     }
 }

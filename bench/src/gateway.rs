@@ -10,8 +10,10 @@ use tokio::runtime::Builder;
 
 use crate::http::client::{flat_out, prepare, repeated};
 use crate::http::served::Served;
-use crate::load::{median, uuid_v4};
-use crate::report::Report;
+use crate::load::uuid_v4;
+use crate::report::{Report, progress};
+use crate::rounds::{Rounds, grouped, number};
+use crate::table::Table;
 
 /// How many connections ask at the same time.
 const CONNECTIONS: usize = 64;
@@ -39,18 +41,33 @@ pub(crate) struct Args {
 /// Who is asked, by which keys.
 type Side<'a> = (&'static str, &'a Served, fn(u64) -> String);
 
-/// Measures, and compares with what is promised.
-pub(crate) fn run(args: &Args) -> Result<()> {
-    Builder::new_multi_thread().enable_all().build()?.block_on(measure(args))
+impl Args {
+    /// For the page of all benchmarks.
+    pub(crate) fn of_page(long: bool) -> Self {
+        let (rounds, seconds, keys) = if long { (5, 2.0, 1_000_000) } else { (3, 1.5, 150_000) };
+        Self { rounds, seconds, keys, binary: None }
+    }
 }
 
-async fn measure(args: &Args) -> Result<()> {
+/// Measures, and compares with what is promised.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    measure(args)?.finish()
+}
+
+pub(crate) fn measure(args: &Args) -> Result<Report> {
+    Builder::new_multi_thread().enable_all().build()?.block_on(async {
+        let mut report = Report::new("The gateway");
+        compare(args, &mut report).await?;
+        Ok(report)
+    })
+}
+
+async fn compare(args: &Args, report: &mut Report) -> Result<()> {
     let folder = Folder::new()?;
-    let mut report = Report::default();
     let upstream = Served::start("upstream", &["plain"]).await?;
     let semel = gateway(args, upstream.address, &folder.0).await?;
     report.at_most("memory of an idle gateway, MiB", semel.memory_mib()?, 30.0);
-    let nginx = nginx(upstream.address, &folder.0).await?;
+    let nginx = nginx(upstream.address, &folder.0, report).await?;
     prepare(semel.address).await?;
 
     let none: fn(u64) -> String = |_| String::new();
@@ -61,9 +78,10 @@ async fn measure(args: &Args) -> Result<()> {
         ("semel, replays from SQLite", &semel, repeated),
         ("semel, new keys on SQLite", &semel, |_| uuid_v4()),
     ];
-    let mut rates = [(); 5].map(|()| Vec::new());
-    let mut micros = [(); 5].map(|()| Vec::new());
+    let mut rates = [(); 5].map(|()| Rounds::default());
+    let mut micros = [(); 5].map(|()| Rounds::default());
     for round in 0..=args.rounds {
+        progress(format!("gateway: round {round} of {}", args.rounds));
         for (at, (_, side, key)) in sides.iter().enumerate() {
             let before = side.processor_seconds()?;
             let length = Duration::from_secs_f64(args.seconds);
@@ -75,55 +93,63 @@ async fn measure(args: &Args) -> Result<()> {
             }
         }
     }
-    let [direct, theirs, passed, replays, new] = rates.map(median);
-    println!("\n{CONNECTIONS} connections");
-    for (((name, ..), rate), micros) in sides.iter().zip([direct, theirs, passed, replays, new]).zip(micros) {
-        println!("  {name:<28} {rate:>9.0} a second   {:>6.1} us of its processor time each", median(micros));
+    let [direct, theirs, passed, replays, _] = &rates;
+    let title = format!("the gateway, {CONNECTIONS} connections");
+    let columns = ["", "requests a second", "µs of its processor time each", "vs the upstream"];
+    let mut table = Table::new(title, columns);
+    for (((name, ..), rate), micros) in sides.iter().zip(&rates).zip(&micros) {
+        // nginx works in children, whose time is not counted.
+        let time = if name.starts_with("nginx") { "–".to_owned() } else { micros.show() };
+        let ratio = number(rate.over(direct).median());
+        table.row([(*name).to_owned(), rate.show(), time, format!("{ratio} x")]);
     }
-    println!("  (nginx works in children, whose time is not counted)");
-    report.at_least("pass-through vs the upstream itself", passed / direct, 0.5);
-    report.at_most("nginx vs pass-through", theirs / passed, 1.5);
-    report.at_least("replays from SQLite vs pass-through", replays / passed, 1.0);
-    grow(args, &semel, &mut report).await?;
-    report.finish()
+    report.table(table);
+    report.at_least("pass-through vs the upstream itself", passed.over(direct), 0.5).explained(
+        "upstream and load take 19 µs of processor time a request, and the two reads and two writes of any proxy cost about as much again; \
+         nginx does not reach it either",
+    );
+    report.at_most("nginx vs pass-through", theirs.over(passed), 1.5);
+    report.at_least("replays from SQLite vs pass-through", replays.over(passed), 1.0);
+    grow(args, &semel, report).await
 }
 
 /// Many new keys, and what they do to the memory.
 async fn grow(args: &Args, semel: &Served, report: &mut Report) -> Result<()> {
+    progress("gateway: its memory while new keys go through");
     let (mut sent, mut seen) = (0, Vec::new());
-    let mut most: f64 = 0.0;
-    println!("\nmemory while new keys go through");
+    let mut table = Table::new("memory of the gateway while new keys go through", ["keys", "MiB"]);
     while sent < args.keys {
-        sent += flat_out(semel.address, CONNECTIONS, Duration::from_secs(5), |_| uuid_v4()).await?;
+        sent += flat_out(semel.address, CONNECTIONS, Duration::from_secs(3), |_| uuid_v4()).await?;
         let memory = semel.memory_mib()?;
-        most = most.max(memory);
-        seen.push((sent, memory));
-        println!("  {sent:>9} keys {memory:>7.1} MiB");
+        seen.push(memory);
+        table.row([grouped(sent as f64), number(memory)]);
     }
-    report.at_most("memory under load, MiB", most, 150.0);
+    report.table(table);
+    let most = |part: &[f64]| part.iter().fold(0.0_f64, |most, memory| most.max(*memory));
+    report.at_most("memory under load, MiB", most(&seen), 150.0);
     let late = seen.len() / 2;
-    let half = |part: &[(u64, f64)]| {
-        part.iter().map(|(_, memory)| memory).fold(0.0_f64, |most, memory| most.max(*memory))
-    };
-    report.at_most(
-        "memory in the second half vs the first",
-        half(&seen[late..]) / half(&seen[..late.max(1)]),
-        1.15,
-    );
+    let grown = most(&seen[late..]) / most(&seen[..late.max(1)]);
+    report.at_most("memory in the second half vs the first", grown, 1.15);
     Ok(())
+}
+
+/// Builds the gateway of this repository, beside this program.
+pub(crate) fn build() -> Result<PathBuf> {
+    let program = std::env::current_exe()?.with_file_name("semel");
+    let target =
+        program.parent().and_then(Path::parent).context("this program is in no folder of cargo's")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = std::process::Command::new(cargo);
+    command.args(["build", "--release", "--package", "semel-server", "--target-dir"]).arg(target);
+    ensure!(command.status()?.success(), "could not build the gateway");
+    Ok(program)
 }
 
 /// The gateway of this repository, over a new file.
 async fn gateway(args: &Args, upstream: SocketAddr, folder: &Path) -> Result<Served> {
     let program = match &args.binary {
         Some(binary) => binary.clone(),
-        None => {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let build = ["build", "--release", "--package", "semel-server"];
-            let built = Command::new(cargo).args(build).status().await?;
-            ensure!(built.success(), "could not build the gateway");
-            std::env::current_exe()?.with_file_name("semel")
-        }
+        None => build()?,
     };
     let mut command = Command::new(program);
     command.args(["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -133,8 +159,11 @@ async fn gateway(args: &Args, upstream: SocketAddr, folder: &Path) -> Result<Ser
 }
 
 /// nginx as it is advised to be set up before a service: connections to it are kept.
-async fn nginx(upstream: SocketAddr, folder: &Path) -> Result<Served> {
+async fn nginx(upstream: SocketAddr, folder: &Path, report: &mut Report) -> Result<Served> {
     let program = xtask::programs::nginx()?;
+    let said = Command::new(&program).arg("-v").output().await.context("could not run nginx")?;
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    report.version("nginx", said.trim().trim_start_matches("nginx version: nginx/"));
     let [port] = xtask::redis_servers::free_ports()?;
     let config = format!(
         "daemon off; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/nginx.log crit;

@@ -22,10 +22,22 @@ impl Measured {
         self.latencies.get((last as f64 * percent / 100.0).round() as usize).copied().unwrap_or_default()
     }
 
-    fn of(mut latencies: Vec<Duration>, took: Duration) -> Self {
+    pub(crate) fn of(mut latencies: Vec<Duration>, took: Duration) -> Self {
         latencies.sort_unstable();
         let operations = latencies.len() as u64;
         Self { per_second: operations as f64 / took.as_secs_f64(), operations, latencies }
+    }
+
+    /// The same if each operation was a batch of so many.
+    pub(crate) fn times(mut self, batch: u64) -> Self {
+        self.per_second *= batch as f64;
+        self.operations *= batch;
+        self
+    }
+
+    /// The same percentile in milliseconds.
+    pub(crate) fn millis(&self, percent: f64) -> f64 {
+        self.percentile(percent).as_secs_f64() * 1e3
     }
 }
 
@@ -115,10 +127,4 @@ fn uuid(bits: u128, version: u128) -> String {
     let bits = bits & !(0x3 << 62) | 0x2 << 62;
     let hex = format!("{bits:032x}");
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-/// The value in the middle.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -1,14 +1,24 @@
 //! Benchmarks of semel: `cargo run -p bench --release -- --help`.
 
+mod all;
 mod caller;
+mod disk;
 mod gateway;
 mod http;
 mod load;
+mod machine;
 mod memory;
+mod page;
+mod plot;
 mod postgres;
+mod process;
 mod redis;
 mod report;
+mod rounds;
+mod scale;
+mod scaling;
 mod server;
+mod table;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -23,9 +33,11 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
+    /// Everything in one run, with the page and the plots of it
+    All(all::Args),
     /// Claim + complete and replay in the memory store, on one thread and on two
     Memory(memory::Args),
-    /// Claim + complete, replay, log bytes, prune and size on Postgres, beside two references
+    /// Claim + complete, replay, log bytes, prune and size on Postgres, beside the ways of others and pgbench
     Postgres(postgres::Args),
     /// Claim + complete and replay on Redis beside redis-benchmark, and Redis before Postgres when it dies
     Redis(redis::Args),
@@ -33,6 +45,11 @@ enum What {
     Http(http::Args),
     /// The gateway beside its upstream and beside nginx, replays from SQLite, and its memory
     Gateway(gateway::Args),
+    /// What an operation costs on Postgres by load, body, callers, rows and processes, for docs/scaling.md
+    Scaling(scaling::Args),
+    /// One of the processes that `scaling` measures
+    #[command(hide = true)]
+    Work(scaling::worker::Args),
     /// One of the apps that `http` measures, in a process of its own
     #[command(hide = true)]
     Serve(http::Side),
@@ -40,11 +57,14 @@ enum What {
 
 fn main() -> Result<()> {
     match Args::parse().what {
+        What::All(args) => all::run(&args),
         What::Memory(args) => memory::run(&args),
         What::Postgres(args) => postgres::run(&args),
         What::Redis(args) => redis::run(&args),
         What::Http(args) => http::run(&args),
         What::Gateway(args) => gateway::run(&args),
+        What::Scaling(args) => scaling::run(&args),
+        What::Work(args) => scaling::worker::run(&args),
         What::Serve(side) => http::serve(&side),
     }
 }

@@ -7,6 +7,10 @@ use semel::{
     Ack, Ask, Claim, Durability, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token,
 };
 
+use crate::report::{Report, progress};
+use crate::rounds::{Rounds, grouped, number};
+use crate::table::Table;
+
 /// How much to measure.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -26,31 +30,36 @@ enum Load {
     Replay,
 }
 
-/// Measures both loads on one thread and on two, in turns.
+impl Args {
+    /// For the page of all benchmarks.
+    pub(crate) fn of_page(long: bool) -> Self {
+        Self { operations: 200_000, rounds: if long { 9 } else { 5 } }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
-    println!("{} operations a thread, {} rounds, medians", args.operations, args.rounds);
+    measure(args)?.finish()
+}
+
+/// Measures both loads on one thread and on two, in turns.
+pub(crate) fn measure(args: &Args) -> Result<Report> {
+    let mut report = Report::new("The protocol itself, in memory");
+    let each = grouped(f64::from(args.operations));
+    let title = format!("operations a second in memory, {each} a thread, {} rounds", args.rounds);
+    let mut table = Table::new(title, ["", "1 thread", "µs each", "2 threads", "2 vs 1"]);
     for (load, name) in [(Load::ClaimComplete, "claim + complete, new keys"), (Load::Replay, "replay")] {
-        let mut one = Vec::new();
-        let mut two = Vec::new();
+        progress(format!("memory: {name}"));
+        let (mut one, mut two) = (Rounds::default(), Rounds::default());
         for _ in 0..args.rounds {
             one.push(rate(load, 1, args.operations)?);
             two.push(rate(load, 2, args.operations)?);
         }
-        let (one, two) = (median(one), median(two));
-        println!(
-            "{name:<27} 1 thread: {:>9.0} a second, {:.2} µs each   2 threads: {:>9.0} a second, {:.2} x",
-            one,
-            1e6 / one,
-            two,
-            two / one,
-        );
+        let each = number(1e6 / one.median());
+        let ratio = format!("{} x", number(two.over(&one).median()));
+        table.row([name.to_owned(), one.show(), each, two.show(), ratio]);
     }
-    Ok(())
-}
-
-fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_by(f64::total_cmp);
-    rates[rates.len() / 2]
+    report.table(table);
+    Ok(report)
 }
 
 /// Operations per second of all threads together, on a store of their own.

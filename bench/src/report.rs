@@ -1,35 +1,143 @@
-//! The figures beside their bounds.
+//! What a benchmark found: tables, plots, and the figures beside their bounds.
+
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-/// The figures with their bounds, and whether all were kept.
-#[derive(Default)]
+use crate::plot::Plot;
+use crate::rounds::{Rounds, number};
+use crate::table::Table;
+
+/// What one benchmark found. It is printed as it comes in, and kept for the page.
 pub(crate) struct Report {
-    lines: Vec<String>,
-    missed: usize,
+    pub(crate) heading: &'static str,
+    pub(crate) items: Vec<Item>,
+    pub(crate) figures: Vec<Figure>,
+    /// What took part, and in which version.
+    pub(crate) versions: Vec<(&'static str, String)>,
+}
+
+/// Something to look at.
+pub(crate) enum Item {
+    Text(String),
+    Table(Table),
+    Plot(Plot),
+}
+
+/// A figure with its bound.
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) found: Rounds,
+    bound: Bound,
+    /// Why it is missed, where it is.
+    pub(crate) why: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Figure {
+    pub(crate) fn kept(&self) -> bool {
+        self.keeps(self.found.median())
+    }
+
+    /// Whether some rounds keep the bound and some do not: then a quiet machine has to say.
+    pub(crate) fn undecided(&self) -> bool {
+        self.keeps(self.found.least()) != self.keeps(self.found.most())
+    }
+
+    fn keeps(&self, value: f64) -> bool {
+        match self.bound {
+            Bound::AtLeast(bound) => value >= bound,
+            Bound::AtMost(bound) => value <= bound,
+        }
+    }
+
+    pub(crate) fn bound(&self) -> String {
+        match self.bound {
+            Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::AtMost(bound) => format!("at most {bound}"),
+        }
+    }
+
+    /// Says why the bound is missed on a machine like ours; it is shown only if it is.
+    pub(crate) fn explained(&mut self, why: &'static str) {
+        self.why = why;
+    }
 }
 
 impl Report {
-    pub(crate) fn at_least(&mut self, figure: &str, found: f64, bound: f64) {
-        self.add(figure, found, found >= bound, &format!("at least {bound}"));
+    pub(crate) fn new(heading: &'static str) -> Self {
+        Self { heading, items: Vec::new(), figures: Vec::new(), versions: Vec::new() }
     }
 
-    pub(crate) fn at_most(&mut self, figure: &str, found: f64, bound: f64) {
-        self.add(figure, found, found <= bound, &format!("at most {bound}"));
+    pub(crate) fn text(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        println!("\n{text}");
+        self.items.push(Item::Text(text));
     }
 
-    fn add(&mut self, figure: &str, found: f64, kept: bool, bound: &str) {
-        self.missed += usize::from(!kept);
-        let mark = if kept { "" } else { "   MISSED" };
-        self.lines.push(format!("{figure:<74} {found:>8.2}   {bound}{mark}"));
+    pub(crate) fn table(&mut self, table: Table) {
+        print!("{}", table.text());
+        self.items.push(Item::Table(table));
     }
 
+    pub(crate) fn plot(&mut self, plot: Plot) {
+        self.items.push(Item::Plot(plot));
+    }
+
+    pub(crate) fn version(&mut self, what: &'static str, version: impl Into<String>) {
+        self.versions.push((what, version.into()));
+    }
+
+    pub(crate) fn at_least(&mut self, name: &str, found: impl Into<Rounds>, bound: f64) -> &mut Figure {
+        self.add(name, found.into(), Bound::AtLeast(bound))
+    }
+
+    pub(crate) fn at_most(&mut self, name: &str, found: impl Into<Rounds>, bound: f64) -> &mut Figure {
+        self.add(name, found.into(), Bound::AtMost(bound))
+    }
+
+    fn add(&mut self, name: &str, found: Rounds, bound: Bound) -> &mut Figure {
+        self.figures.push(Figure { name: name.to_owned(), found, bound, why: "" });
+        self.figures.last_mut().expect("one was pushed")
+    }
+
+    /// Prints the figures.
+    pub(crate) fn print_figures(&self) {
+        if self.figures.is_empty() {
+            return;
+        }
+        let mut table = Table::new("figures", ["figure", "found", "bound", ""]);
+        for figure in &self.figures {
+            let mark = if figure.kept() { "" } else { "MISSED" };
+            table.row([&figure.name, &number(figure.found.median()), &figure.bound(), mark]);
+        }
+        print!("{}", table.text());
+    }
+
+    /// Prints the figures, and fails if one is out of its bound.
     pub(crate) fn finish(self) -> Result<()> {
-        println!("\n{:<74} {:>8}   bound", "figure", "found");
-        self.lines.iter().for_each(|line| println!("{line}"));
-        if self.missed > 0 {
-            bail!("{} figures are out of their bounds", self.missed);
+        self.print_figures();
+        let missed = self.figures.iter().filter(|figure| !figure.kept()).count();
+        if missed > 0 {
+            bail!("{missed} figures are out of their bounds");
         }
         Ok(())
     }
+}
+
+/// Says what is done now, and how long everything has taken so far.
+pub(crate) fn progress(what: impl AsRef<str>) {
+    println!("[{:>4.0} s] {}", seconds_so_far(), what.as_ref());
+}
+
+/// How long this program has run, from the first time it was asked on.
+pub(crate) fn seconds_so_far() -> f64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64()
 }

@@ -1,16 +1,22 @@
 //! The server that is measured, and what it says about itself.
 
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use tokio_postgres::{Client, NoTls};
 use xtask::servers::Servers;
 
+use crate::process::family_seconds;
+use crate::report::progress;
+
 /// A durable server, and a connection to ask it about itself.
 pub(crate) struct Server {
     pub(crate) url: String,
+    pub(crate) version: String,
     client: Client,
-    _own: Option<Servers>,
+    own: Option<Servers>,
 }
 
 impl Server {
@@ -24,6 +30,8 @@ impl Server {
                     "shared_buffers=2GB",
                     "max_wal_size=16GB",
                     "checkpoint_timeout=1h",
+                    // Every reference has a pool of its own.
+                    "max_connections=250",
                     "track_io_timing=on",
                 ];
                 let own = Servers::postgres(&settings).context("could not start a server to measure")?;
@@ -41,7 +49,34 @@ impl Server {
         }
         let version: String = client.query_one("show server_version", &[]).await?.get(0);
         println!("Postgres {version}, fsync and synchronous_commit on");
-        Ok(Self { url, client, _own: own })
+        Ok(Self { url, version, client, own })
+    }
+
+    /// A folder that the server's account can read: that of the server, or of the system.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.own.as_ref().map_or_else(std::env::temp_dir, |own| PathBuf::from(own.folder()))
+    }
+
+    /// A program of Postgres, such as `pgbench`.
+    pub(crate) fn program(&self, name: &str) -> Result<Command> {
+        self.own.as_ref().map_or_else(|| Ok(Command::new(name)), |own| own.program(name))
+    }
+
+    /// The processor time of all processes of the server so far. The server has to be on this machine.
+    pub(crate) async fn processor_seconds(&self) -> Result<f64> {
+        let process: i32 = self.client.query_one("select pg_backend_pid()", &[]).await?.get(0);
+        family_seconds(process)
+    }
+
+    /// How often the log was synced to the disk, as far as sessions have reported it.
+    pub(crate) async fn log_syncs(&self) -> Result<f64> {
+        let moved = self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0) >= 18;
+        let question = if moved {
+            "select coalesce(sum(fsyncs), 0)::float8 from pg_stat_io where object = 'wal'"
+        } else {
+            "select wal_sync::float8 from pg_stat_wal"
+        };
+        Ok(self.client.query_one(question, &[]).await?.get(0))
     }
 
     /// How many bytes were written to the log so far.
@@ -50,10 +85,9 @@ impl Server {
         Ok(self.client.query_one(question, &[]).await?.get(0))
     }
 
-    /// How often the table of a schema was read from end to end, and how often through its index.
+    /// How often the table of a schema was read from end to end, and how often through its index, as far as sessions have
+    /// reported it.
     pub(crate) async fn scans(&self, schema: &str) -> Result<(i64, i64)> {
-        // Backends report what they did when they have been idle for a second at the latest.
-        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
         let question = "
             select seq_scan, idx_scan
             from pg_stat_user_tables
@@ -89,7 +123,7 @@ impl Server {
 
     /// Adds so many done records with random ids.
     pub(crate) async fn fill(&self, schema: &str, rows: u64, expired: bool) -> Result<()> {
-        println!("  (filling {schema} with {rows} records …)");
+        progress(format!("  filling {schema} with {rows} records"));
         let kept = if expired { "interval '-1 minute'" } else { "interval '1 day'" };
         // With the index and durable commits it would take hours; what is there in the end is the same.
         let steps = [

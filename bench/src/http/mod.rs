@@ -9,13 +9,15 @@ pub(crate) mod served;
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::load::{median, uuid_v4};
-use crate::report::Report;
+use crate::load::uuid_v4;
+use crate::report::{Report, progress};
+use crate::rounds::{Rounds, number};
 use crate::server::Server;
+use crate::table::Table;
 use app::App;
 use client::{flat_out, repeated};
 use served::Served;
@@ -45,6 +47,14 @@ pub(crate) struct Args {
     seconds: f64,
 }
 
+impl Args {
+    /// For the page of all benchmarks.
+    pub(crate) fn of_page(long: bool) -> Self {
+        let (rounds, seconds) = if long { (5, 2.0) } else { (3, 1.2) };
+        Self { url: None, only: Vec::new(), rounds, seconds }
+    }
+}
+
 /// A figure, or a group that is measured together.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Figure {
@@ -72,8 +82,13 @@ pub(crate) fn serve(side: &Side) -> Result<()> {
 
 /// Measures what was asked for, and compares it with what is promised.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    measure(args)?.finish()
+}
+
+pub(crate) fn measure(args: &Args) -> Result<Report> {
     runtime()?.block_on(async {
-        let mut report = Report::default();
+        let mut report = Report::new("The layer, over HTTP");
+        report.version("axum", "0.8");
         let wants = |figure| args.only.is_empty() || args.only.contains(&figure);
         if wants(Figure::Memory) {
             memory(args, &mut report).await?;
@@ -81,91 +96,95 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if wants(Figure::Postgres) {
             postgres(args, &mut report).await?;
         }
-        report.finish()
+        Ok(report)
     })
 }
 
 async fn memory(args: &Args, report: &mut Report) -> Result<()> {
+    let time_on_top = "the same, processor time on top of it, in microseconds";
     let sides = [Served::start("no layer", &["plain"]).await?, Served::start("semel", &["forgetful"]).await?];
-    let [plain, layered] = compare(args, "new keys, memory store", &sides, |_| uuid_v4()).await?;
-    report.at_least("new keys, memory store, requests vs no layer", layered.rate / plain.rate, 0.7);
-    report.at_most(
-        "the same, processor time on top of it, in microseconds",
-        layered.micros - plain.micros,
-        15.0,
-    );
+    let found = compare(args, "new keys, memory store", &sides, |_| uuid_v4(), report).await?;
+    let [plain, layered] = found.as_slice() else { bail!("there are two sides") };
+    report
+        .at_least("new keys, memory store, requests vs no layer", layered.rate.over(&plain.rate), 0.7)
+        .explained(
+            "the bare app takes about 6 µs of processor time a request, and so does its client; the claim and the completion add 10 µs",
+        );
+    report.at_most(time_on_top, layered.micros.minus(&plain.micros), 15.0);
     let sides = [Served::start("no layer", &["plain"]).await?, Served::start("semel", &["memory"]).await?];
     client::prepare(sides[1].address).await?;
-    let [plain, layered] = compare(args, "replays, memory store", &sides, repeated).await?;
-    report.at_least("replays, memory store, requests vs no layer", layered.rate / plain.rate, 0.7);
-    report.at_most(
-        "the same, processor time on top of it, in microseconds",
-        layered.micros - plain.micros,
-        15.0,
-    );
+    let found = compare(args, "replays, memory store", &sides, repeated, report).await?;
+    let [plain, layered] = found.as_slice() else { bail!("there are two sides") };
+    report.at_least("replays, memory store, requests vs no layer", layered.rate.over(&plain.rate), 0.7);
+    report.at_most(time_on_top, layered.micros.minus(&plain.micros), 15.0);
     Ok(())
 }
 
 async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
     let server = Server::start(args.url.as_deref()).await?;
     let sides = [
-        Served::start("cratestack", &["cratestack", &server.url]).await?,
+        Served::start("no layer", &["plain"]).await?,
         Served::start("semel", &["postgres", &server.url]).await?,
+        Served::start("cratestack-axum", &["cratestack", &server.url]).await?,
     ];
     server.begin_anew(&TABLES).await?;
-    let [theirs, ours] = compare(args, "new keys, Postgres", &sides, |_| uuid_v4()).await?;
-    report.at_least("new keys, Postgres, vs cratestack-axum", ours.rate / theirs.rate, 5.0);
+    let found = compare(args, "new keys, Postgres", &sides, |_| uuid_v4(), report).await?;
+    let [_, ours, theirs] = found.as_slice() else { bail!("there are three sides") };
+    report
+        .at_least("new keys, Postgres, vs cratestack-axum", ours.rate.over(&theirs.rate), 5.0)
+        .explained("load, server and Postgres share two cores, and those are busy");
     server.begin_anew(&TABLES).await?;
-    for side in &sides {
+    for side in &sides[1..] {
         client::prepare(side.address).await?;
     }
-    let [theirs, ours] = compare(args, "replays, Postgres", &sides, repeated).await?;
-    report.at_least("replays, Postgres, vs cratestack-axum", ours.rate / theirs.rate, 8.0);
+    let found = compare(args, "replays, Postgres", &sides, repeated, report).await?;
+    let [_, ours, theirs] = found.as_slice() else { bail!("there are three sides") };
+    report
+        .at_least("replays, Postgres, vs cratestack-axum", ours.rate.over(&theirs.rate), 8.0)
+        .explained("load, server and Postgres share two cores, and those are busy");
     Ok(())
 }
 
 /// What a load came to.
-struct Measured {
+#[derive(Default)]
+struct Found {
     /// Requests a second.
-    rate: f64,
+    rate: Rounds,
     /// Processor time of the server for each request.
-    micros: f64,
+    micros: Rounds,
 }
 
-/// Lets the sides take turns, and prints the median of each.
+/// Lets the sides take turns, and shows what each came to.
 async fn compare(
     args: &Args,
     what: &str,
-    sides: &[Served; 2],
+    sides: &[Served],
     key: impl Fn(u64) -> String + Copy + Send + Sync + 'static,
-) -> Result<[Measured; 2]> {
+    report: &mut Report,
+) -> Result<Vec<Found>> {
+    progress(format!("HTTP: {what}"));
     let length = Duration::from_secs_f64(args.seconds);
     for side in sides {
         // The first time, memory is fetched from the system, and connections are made.
         flat_out(side.address, CONNECTIONS, length, key).await?;
     }
-    let mut rates = [Vec::new(), Vec::new()];
-    let mut micros = [Vec::new(), Vec::new()];
+    let mut all: Vec<Found> = sides.iter().map(|_| Found::default()).collect();
     for _ in 0..args.rounds {
-        for (at, side) in sides.iter().enumerate() {
+        for (side, found) in sides.iter().zip(&mut all) {
             let before = side.processor_seconds()?;
             let answered = flat_out(side.address, CONNECTIONS, length, key).await?.max(1) as f64;
-            rates[at].push(answered / args.seconds);
-            micros[at].push((side.processor_seconds()? - before) * 1e6 / answered);
+            found.rate.push(answered / args.seconds);
+            found.micros.push((side.processor_seconds()? - before) * 1e6 / answered);
         }
     }
-    println!("\n{what}, {CONNECTIONS} connections");
-    let mut measured = rates
-        .into_iter()
-        .zip(micros)
-        .map(|(rates, micros)| Measured { rate: median(rates), micros: median(micros) });
-    let medians = [(); 2].map(|()| measured.next().expect("two sides"));
-    for (side, Measured { rate, micros }) in sides.iter().zip(&medians) {
-        println!(
-            "  {:<12} {rate:>9.0} a second   {micros:>6.1} us of processor time each   {:.2} x",
-            side.name,
-            rate / medians[0].rate,
-        );
+    let mut table = Table::new(
+        format!("{what}, {CONNECTIONS} connections"),
+        ["", "requests a second", "µs of the server's processor time each", "vs no layer"],
+    );
+    for (side, found) in sides.iter().zip(&all) {
+        let ratio = number(found.rate.over(&all[0].rate).median());
+        table.row([side.name.to_owned(), found.rate.show(), found.micros.show(), format!("{ratio} x")]);
     }
-    Ok(medians)
+    report.table(table);
+    Ok(all)
 }

@@ -7,8 +7,7 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 
-/// The unit in which Linux tells the processor time of a process.
-const TICKS_PER_SECOND: f64 = 100.0;
+use crate::process::{memory_mib, processor_seconds};
 
 /// A server in a process of its own, which ends with this.
 pub(crate) struct Served {
@@ -54,27 +53,18 @@ impl Served {
         Ok(Self { name, address, process })
     }
 
-    /// The processor time that the process has used so far, and its children that are gone.
+    /// The processor time that the process has used so far, without its children.
     pub(crate) fn processor_seconds(&self) -> Result<f64> {
-        let stat = self.proc("stat")?;
-        // The name may hold spaces; it ends with the last parenthesis.
-        let (_, fields) = stat.rsplit_once(')').context("/proc has another form")?;
-        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        Ok(ticks.sum::<Result<f64, _>>().context("/proc has another form")? / TICKS_PER_SECOND)
+        processor_seconds(&self.id()?)
     }
 
     /// The memory that the process has in use now, in MiB.
     pub(crate) fn memory_mib(&self) -> Result<f64> {
-        let status = self.proc("status")?;
-        let line =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("/proc has another form")?;
-        let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("/proc has another form")?;
-        Ok(kib / 1024.0)
+        memory_mib(&self.id()?)
     }
 
-    fn proc(&self, file: &str) -> Result<String> {
-        let id = self.process.id().context("the server has ended")?;
-        std::fs::read_to_string(format!("/proc/{id}/{file}")).context("could not read /proc")
+    fn id(&self) -> Result<String> {
+        Ok(self.process.id().context("the server has ended")?.to_string())
     }
 }
 

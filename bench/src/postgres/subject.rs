@@ -1,7 +1,5 @@
 //! Who is measured: semel, one statement per call, and cratestack.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,12 +8,10 @@ use cratestack_core::{IdempotencyStore, ReservationOutcome};
 use cratestack_sqlx::SqlxIdempotencyStore;
 use cratestack_sqlx::sqlx::pool::PoolOptions;
 use semel::{PostgresOptions, PostgresStore, Token};
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres::types::ToSql;
 
+use super::pool::{POOL, Pool};
 use crate::caller::{BODY_BYTES, Caller};
-
-/// How many connections those have that hold one for each call.
-pub(super) const POOL: usize = 16;
 
 /// Somebody who makes operations idempotent.
 #[async_trait]
@@ -30,10 +26,10 @@ pub(super) trait Subject: Send + Sync + 'static {
 }
 
 /// semel, with a schema of its own.
-pub(super) type Semel = Caller<PostgresStore>;
+pub(crate) type Semel = Caller<PostgresStore>;
 
 impl Semel {
-    pub(super) async fn connect(url: &str, connections: usize, schema: &str) -> Result<Self> {
+    pub(crate) async fn connect(url: &str, connections: usize, schema: &str) -> Result<Self> {
         let options = PostgresOptions::new(url)?.with_schema(schema)?.with_connections(connections)?;
         let store = options.connect().await?;
         store.migrate().await?;
@@ -56,42 +52,22 @@ impl Subject for Semel {
     }
 }
 
-/// The same table, with one statement for each call over a pool: what most libraries do.
-pub(super) struct PerCall {
-    pool: Vec<Arc<Connection>>,
-    next: AtomicUsize,
-}
+/// The same table, with one statement for each call over a pool: as few as can be without group commit.
+pub(super) struct PerCall(Pool);
 
-struct Connection {
-    client: Client,
-    claim: Statement,
-    complete: Statement,
-    free: tokio::sync::Mutex<()>,
-}
+const CLAIM: usize = 0;
+const COMPLETE: usize = 1;
 
 impl PerCall {
     pub(super) async fn connect(url: &str, schema: &str) -> Result<Self> {
         let _migrated = Semel::connect(url, 1, schema).await?;
-        let mut pool = Vec::new();
-        for _ in 0..POOL {
-            let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-            tokio::spawn(connection);
-            client.batch_execute(&format!("set search_path = {schema}")).await?;
-            let claim = client.prepare(include_str!("per_call_claim.sql")).await?;
-            let complete = client.prepare(include_str!("per_call_complete.sql")).await?;
-            pool.push(Arc::new(Connection { client, claim, complete, free: tokio::sync::Mutex::new(()) }));
-        }
-        Ok(Self { pool, next: AtomicUsize::new(0) })
-    }
-
-    fn connection(&self) -> &Connection {
-        &self.pool[self.next.fetch_add(1, Ordering::Relaxed) % POOL]
+        let statements = [include_str!("per_call_claim.sql"), include_str!("per_call_complete.sql")];
+        Ok(Self(Pool::connect(url, schema, &statements).await?))
     }
 
     async fn claim(&self, key: &str, token: &[u8]) -> Result<Option<Vec<u8>>> {
-        let connection = self.connection();
-        let _in_use = connection.free.lock().await;
-        let row = connection.client.query_one(&connection.claim, &[&key, &token]).await?;
+        let taken = self.0.take().await?;
+        let row = taken.client.query_one(&taken.statements[CLAIM], &[&key, &token]).await?;
         Ok(row.get(0))
     }
 }
@@ -105,13 +81,10 @@ impl Subject for PerCall {
     async fn first(&self, key: &str) -> Result<()> {
         let token = Token::random();
         ensure!(self.claim(key, token.as_bytes()).await?.is_none(), "{key} was not granted");
-        let connection = self.connection();
-        let _in_use = connection.free.lock().await;
+        let taken = self.0.take().await?;
         let body = [b'x'; BODY_BYTES];
-        let written = connection
-            .client
-            .execute(&connection.complete, &[&key, &token.as_bytes().as_slice(), &body.as_slice()])
-            .await?;
+        let values: [&(dyn ToSql + Sync); 3] = [&key, &token.as_bytes().as_slice(), &body.as_slice()];
+        let written = taken.client.execute(&taken.statements[COMPLETE], &values).await?;
         ensure!(written == 1, "{key} was not completed");
         Ok(())
     }

@@ -1,20 +1,21 @@
 //! Redis alone beside what redis-benchmark reaches with the same scripts, and Redis before Postgres.
 
 mod reference;
+mod tiered;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use semel::{PostgresOptions, PostgresStore, RedisOptions, RedisStore, Store, Tiered};
+use anyhow::{Context, Result};
+use semel::{RedisOptions, RedisStore, Store};
 use xtask::redis_servers::RedisServers;
 
 use crate::caller::Caller;
-use crate::load::{Measured, flat_out, median, uuid_v4};
-use crate::report::Report;
-use crate::server::Server;
+use crate::load::{Measured, flat_out, uuid_v4};
+use crate::report::{Report, progress};
+use crate::rounds::{Rounds, number};
+use crate::table::Table;
 use reference::Reference;
 
 /// How many callers there are, and how many keys they ask for again.
@@ -29,26 +30,46 @@ pub(crate) struct Args {
     rounds: usize,
 
     /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 2)]
-    seconds: u64,
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+
+    /// Commands that redis-benchmark sends for each of its figures
+    #[arg(long, default_value_t = 60_000)]
+    commands: usize,
 
     /// Only one part: alone, tiered
     #[arg(long)]
     only: Option<String>,
 }
 
+impl Args {
+    /// For the page of all benchmarks.
+    pub(crate) fn of_page(long: bool) -> Self {
+        let (rounds, seconds, commands) = if long { (5, 2.0, 60_000) } else { (3, 1.0, 30_000) };
+        Self { rounds, seconds, commands, only: None }
+    }
+
+    fn length(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
+    measure(args)?.finish()
+}
+
+pub(crate) fn measure(args: &Args) -> Result<Report> {
     let runtime = tokio::runtime::Runtime::new().context("could not start a runtime")?;
     runtime.block_on(async {
-        let mut report = Report::default();
+        let mut report = Report::new("Redis");
         let wanted = |part: &str| args.only.as_deref().is_none_or(|only| only == part);
         if wanted("alone") {
             alone(args, &mut report).await?;
         }
         if wanted("tiered") {
-            tiered(args, &mut report).await?;
+            tiered::measure(args, &mut report).await?;
         }
-        report.finish()
+        Ok(report)
     })
 }
 
@@ -57,28 +78,42 @@ async fn alone(args: &Args, report: &mut Report) -> Result<()> {
     let mut servers = RedisServers::new()?;
     let url = servers.start("alone", "")?;
     let caller = Arc::new(Caller::new(RedisStore::connect(&url).await?)?);
-    let reference = Reference::new(&servers, "alone", &url).await?;
-    let length = Duration::from_secs(args.seconds);
+    let reference = Reference::new(&servers, "alone", &url, args.commands).await?;
+    report.version("Redis", format!("{}, without persistence", reference.version().await?));
     let in_flight = CALLERS / RedisOptions::DEFAULT_CONNECTIONS;
     let (mut first, mut replay) = (Sides::default(), Sides::default());
-    for _ in 0..args.rounds {
+    for round in 1..=args.rounds {
+        progress(format!("Redis alone: round {round} of {}", args.rounds));
         reference.flush().await?;
-        let semel = load(&caller, length, |caller, _| async move { caller.first(&uuid_v4()).await }).await?;
-        first.add(semel, reference.first(1).await?, reference.first(in_flight).await?);
+        let semel =
+            load(&caller, args.length(), |caller, _| async move { caller.first(&uuid_v4()).await }).await?;
+        first.add(&semel, reference.first(1).await?, reference.first(in_flight).await?);
         reference.flush().await?;
         fill(&caller).await?;
-        let semel = load(&caller, length, |caller, n| async move { caller.replay(&key(n)).await }).await?;
-        replay.add(semel, reference.replay(1).await?, reference.replay(in_flight).await?);
+        let semel =
+            load(&caller, args.length(), |caller, n| async move { caller.replay(&key(n)).await }).await?;
+        replay.add(&semel, reference.replay(1).await?, reference.replay(in_flight).await?);
     }
-    println!(
-        "\nRedis alone, {CALLERS} callers, {} connections, medians of {} rounds",
-        RedisOptions::DEFAULT_CONNECTIONS,
-        args.rounds
+    let title = format!(
+        "Redis alone, {CALLERS} callers, {} connections: operations a second",
+        RedisOptions::DEFAULT_CONNECTIONS
     );
-    first.print("claim + complete, new keys", in_flight);
-    replay.print("replay", in_flight);
+    let many = format!("redis-benchmark, {in_flight} in flight each");
+    let mut table =
+        Table::new(title, ["", "semel", "p50, ms", "redis-benchmark, one at a time", &many, "semel vs it"]);
+    for (name, sides) in [("claim + complete, new keys", &first), ("replay", &replay)] {
+        table.row([
+            name.to_owned(),
+            sides.semel.show(),
+            number(sides.latencies.median()),
+            sides.single.show(),
+            sides.pipelined.show(),
+            format!("{} x", number(sides.ratio().median())),
+        ]);
+    }
+    report.table(table);
     report.at_least("claim + complete, vs redis-benchmark with as many in flight", first.ratio(), 0.6);
-    let enough = (60_000.0 / median(replay.semel)).recip().max(median(replay.ratios) / 0.6);
+    let enough = (replay.semel.median() / 60_000.0).max(replay.ratio().median() / 0.6);
     report.at_least("replay, vs 60,000 a second or 0.6 x redis-benchmark, whichever is lower", enough, 1.0);
     Ok(())
 }
@@ -86,35 +121,22 @@ async fn alone(args: &Args, report: &mut Report) -> Result<()> {
 /// One side's rates, and those of redis-benchmark: one command at a time on each connection, and as many as we have.
 #[derive(Default)]
 struct Sides {
-    semel: Vec<f64>,
-    latencies: Vec<f64>,
-    single: Vec<f64>,
-    pipelined: Vec<f64>,
-    ratios: Vec<f64>,
+    semel: Rounds,
+    latencies: Rounds,
+    single: Rounds,
+    pipelined: Rounds,
 }
 
 impl Sides {
-    fn add(&mut self, semel: Measured, single: f64, pipelined: f64) {
+    fn add(&mut self, semel: &Measured, single: f64, pipelined: f64) {
         self.semel.push(semel.per_second);
-        self.latencies.push(semel.percentile(50.0).as_secs_f64() * 1e3);
+        self.latencies.push(semel.millis(50.0));
         self.single.push(single);
         self.pipelined.push(pipelined);
-        self.ratios.push(semel.per_second / pipelined);
     }
 
-    fn ratio(&self) -> f64 {
-        median(self.ratios.clone())
-    }
-
-    fn print(&self, load: &str, in_flight: usize) {
-        println!(
-            "{load:<28} semel {:>8.0} a second, p50 {:.2} ms   redis-benchmark {:>8.0}, with {in_flight} in flight each {:>8.0}   {:.2} x",
-            median(self.semel.clone()),
-            median(self.latencies.clone()),
-            median(self.single.clone()),
-            median(self.pipelined.clone()),
-            self.ratio(),
-        );
+    fn ratio(&self) -> Rounds {
+        self.semel.over(&self.pipelined)
     }
 }
 
@@ -150,99 +172,4 @@ where
 {
     let caller = Arc::clone(caller);
     flat_out(CALLERS, length, move |number| call(Arc::clone(&caller), number)).await
-}
-
-/// Redis before Postgres: what a warm one spares, and what a dead one costs.
-async fn tiered(args: &Args, report: &mut Report) -> Result<()> {
-    let server = Server::start(None).await?;
-    let mut servers = RedisServers::new()?;
-    let url = servers.start("hot", "")?;
-    let durable = async |schema: &str| -> Result<PostgresStore> {
-        let store = PostgresOptions::new(&server.url)?.with_schema(schema)?.connect().await?;
-        store.migrate().await?;
-        Ok(store)
-    };
-    let hot = RedisOptions::new(&url)?.with_eviction_allowed().connect().await?;
-    let tier = Arc::new(Caller::new(Tiered::new(hot, durable("tier").await?))?);
-    let plain = Arc::new(Caller::new(durable("plain").await?)?);
-    let length = Duration::from_secs(args.seconds);
-    fill(&tier).await?;
-    fill(&plain).await?;
-    tier.store.drain().await;
-
-    let before = server.now().await?;
-    let warm = load(&tier, length, |caller, n| async move { caller.replay(&key(n)).await }).await?;
-    let busy = server.busy_since(before).await?;
-    let cold = load(&plain, length, |caller, n| async move { caller.replay(&key(n)).await }).await?;
-    println!(
-        "\nRedis before Postgres, {CALLERS} callers: {:.0} replays a second with a warm Redis, {busy} connections of Postgres had something to do; \
-         Postgres alone {:.0} a second",
-        warm.per_second, cold.per_second
-    );
-    report.at_most("connections of Postgres with a statement while a warm Redis replays", busy as f64, 0.0);
-
-    let (mut with_hot, mut without) = (Vec::new(), Vec::new());
-    for _ in 0..args.rounds {
-        with_hot.push(new_keys(&tier, length).await?);
-        without.push(new_keys(&plain, length).await?);
-    }
-    let (with_hot, without) = (median(with_hot), median(without));
-    println!(
-        "new keys: {with_hot:.0} a second with Redis before it, {without:.0} without ({:.2} x)",
-        with_hot / without
-    );
-    server.begin_anew(&["tier.records", "plain.records"]).await?;
-    let after = killed(&tier, &mut servers, report).await?;
-    // Right after, and as long: tables grow, and machines have their moods.
-    let alone = new_keys(&plain, QUARTER * 16).await?;
-    report.at_least("new keys from two seconds after on, vs Postgres alone", after / alone, 0.9);
-    Ok(())
-}
-
-async fn new_keys<S: Store>(caller: &Arc<Caller<S>>, length: Duration) -> Result<f64> {
-    Ok(load(caller, length, |caller, _| async move { caller.first(&uuid_v4()).await }).await?.per_second)
-}
-
-const QUARTER: Duration = Duration::from_millis(250);
-
-/// Lets Redis die under load, and looks at every quarter of a second of it. Gives the rate from two seconds after on.
-async fn killed(
-    tier: &Arc<Caller<Tiered<RedisStore, PostgresStore>>>,
-    servers: &mut RedisServers,
-    report: &mut Report,
-) -> Result<f64> {
-    let (answered, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let end = Instant::now() + QUARTER * 36;
-    let callers: Vec<_> = (0..CALLERS)
-        .map(|_| {
-            let (tier, answered, failed) = (Arc::clone(tier), Arc::clone(&answered), Arc::clone(&failed));
-            tokio::spawn(async move {
-                while Instant::now() < end {
-                    let count = if tier.first(&uuid_v4()).await.is_ok() { &answered } else { &failed };
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    let mut rates = Vec::new();
-    for quarter in 0..34 {
-        if quarter == 10 {
-            servers.signal("KILL", "hot")?;
-        }
-        let (before, began) = (answered.load(Ordering::Relaxed), Instant::now());
-        tokio::time::sleep(QUARTER).await;
-        let grown = answered.load(Ordering::Relaxed) - before;
-        rates.push(grown as f64 / began.elapsed().as_secs_f64());
-    }
-    for caller in callers {
-        caller.await.context("a caller panicked")?;
-    }
-    let line: Vec<String> = rates.iter().map(|rate| format!("{:.0}", rate / 1e3)).collect();
-    println!(
-        "new keys while Redis is killed after 10 quarters of a second, thousands a second: {}",
-        line.join(" ")
-    );
-    ensure!(rates.len() > 18, "there is something after the two seconds");
-    report.at_most("requests that failed when Redis was killed", failed.load(Ordering::Relaxed) as f64, 0.0);
-    Ok(median(rates[18..].to_vec()))
 }

@@ -26,8 +26,6 @@ const GRACE: &str = "60000000";
 const FAR_AHEAD: &str = "9000000000000000";
 /// Of any sixteen bytes; all records of this side have the same.
 const TOKEN: &str = "0123456789abcdef";
-/// How many commands make up a figure.
-const COMMANDS: usize = 60_000;
 
 pub(super) struct Reference<'a> {
     servers: &'a RedisServers,
@@ -38,10 +36,17 @@ pub(super) struct Reference<'a> {
     /// As many bytes as the store sends of what is asked, and of an outcome.
     asked: String,
     outcome: String,
+    /// How many commands make up a figure.
+    commands: usize,
 }
 
 impl<'a> Reference<'a> {
-    pub(super) async fn new(servers: &'a RedisServers, name: &str, url: &str) -> Result<Self> {
+    pub(super) async fn new(
+        servers: &'a RedisServers,
+        name: &str,
+        url: &str,
+        commands: usize,
+    ) -> Result<Self> {
         let client = redis::Client::open(url)?;
         // To forget a million keys takes a while.
         let patient = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -50,7 +55,13 @@ impl<'a> Reference<'a> {
         let write = load(&mut connection, WRITE).await?;
         let socket = format!("{}/{name}.sock", servers.folder());
         let (asked, outcome) = ("a".repeat(57), "o".repeat(12 + BODY_BYTES));
-        Ok(Self { servers, socket, connection, open, write, asked, outcome })
+        Ok(Self { servers, socket, connection, open, write, asked, outcome, commands })
+    }
+
+    pub(super) async fn version(&self) -> Result<String> {
+        let said: String = redis::cmd("INFO").arg("server").query_async(&mut self.connection.clone()).await?;
+        let version = said.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        Ok(version.context("the server does not tell its version")?.trim().to_owned())
     }
 
     pub(super) async fn flush(&self) -> Result<()> {
@@ -61,7 +72,7 @@ impl<'a> Reference<'a> {
     pub(super) async fn first(&self, in_flight: usize) -> Result<f64> {
         let claims = self.rate(in_flight, 1_000_000_000_000, &self.claim("bench:new:__rand_int__"))?;
         // Ten times as many as are completed, so that hardly any is hit twice.
-        let running = COMMANDS * 10;
+        let running = self.commands * 10;
         for chunk in (0..running).collect::<Vec<_>>().chunks(10_000) {
             let mut pipeline = redis::pipe();
             for number in chunk {
@@ -117,7 +128,7 @@ impl<'a> Reference<'a> {
             "-P",
             &in_flight.to_string(),
             "-n",
-            &COMMANDS.to_string(),
+            &self.commands.to_string(),
             "-r",
             &numbers.to_string(),
         ]);

@@ -1,0 +1,70 @@
+//! Connections with prepared statements, each for one caller at a time.
+
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::{Client, NoTls, Statement};
+
+/// How many connections those have that hold one for each call.
+pub(super) const POOL: usize = 16;
+
+/// As most libraries have one: whoever comes first gets the connection that was used last.
+pub(super) struct Pool {
+    free: Mutex<Vec<Connection>>,
+    permits: Semaphore,
+}
+
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) statements: Vec<Statement>,
+}
+
+impl Pool {
+    /// With these statements prepared, for tables of this schema.
+    pub(super) async fn connect(url: &str, schema: &str, statements: &[&str]) -> Result<Self> {
+        let mut free = Vec::new();
+        for _ in 0..POOL {
+            let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+            tokio::spawn(connection);
+            client.batch_execute(&format!("set search_path = {schema}")).await?;
+            let mut prepared = Vec::new();
+            for statement in statements {
+                prepared.push(client.prepare(statement).await.with_context(|| (*statement).to_owned())?);
+            }
+            free.push(Connection { client, statements: prepared });
+        }
+        Ok(Self { free: Mutex::new(free), permits: Semaphore::new(POOL) })
+    }
+
+    /// A connection for as long as one holds it.
+    pub(super) async fn take(&self) -> Result<Taken<'_>> {
+        let permit = self.permits.acquire().await?;
+        let connection = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = Some(connection.context("there is a connection for each permit")?);
+        Ok(Taken { pool: self, connection, _permit: permit })
+    }
+}
+
+/// A connection that goes back when it is dropped.
+pub(super) struct Taken<'a> {
+    pool: &'a Pool,
+    connection: Option<Connection>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Deref for Taken<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.connection.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(self.connection.take());
+    }
+}

@@ -1,0 +1,208 @@
+//! One load by ever more callers: how fast, how late, and how many bytes of the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Args;
+use super::raw::{self, Raw};
+use super::shapes::{Shape, Shaped};
+use super::subject::{Cratestack, PerCall, Semel, Subject};
+use crate::load::{Measured, flat_out, uuid_v4};
+use crate::report::{Report, progress};
+use crate::rounds::{Rounds, number};
+use crate::server::Server;
+
+/// The keys that repeats ask for.
+pub(super) const REPEATED: u64 = 2_000;
+
+/// By so many callers the sides are compared in what is no line of a plot.
+pub(super) const USUAL: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    /// A new key is claimed, and its outcome recorded.
+    First,
+    /// A key is asked for that has an outcome.
+    Replay,
+}
+
+impl Load {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::First => "claim + complete, new keys",
+            Self::Replay => "replay",
+        }
+    }
+}
+
+/// Who is measured.
+#[derive(Clone)]
+enum Who {
+    Subject(Arc<dyn Subject>),
+    Raw(Raw),
+}
+
+impl Who {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Subject(subject) => subject.name(),
+            Self::Raw(raw) => raw.name(),
+        }
+    }
+
+    async fn run(&self, server: &Server, load: Load, callers: usize, length: Duration) -> Result<Measured> {
+        match self.clone() {
+            Self::Raw(raw) => raw.run(server, load, callers, length).await,
+            Self::Subject(subject) => {
+                flat_out(callers, length, move |n| {
+                    let subject = Arc::clone(&subject);
+                    async move {
+                        match load {
+                            Load::First => subject.first(&uuid_v4()).await,
+                            Load::Replay => subject.replay(&repeated(n)).await,
+                        }
+                    }
+                })
+                .await
+            }
+        }
+    }
+}
+
+fn repeated(n: u64) -> String {
+    format!("repeated-{}", n % REPEATED)
+}
+
+/// All sides, and where they keep their records.
+pub(super) struct Sides {
+    all: Vec<Who>,
+    tables: Vec<String>,
+}
+
+impl Sides {
+    pub(super) async fn connect(args: &Args, server: &Server) -> Result<Self> {
+        let semel = Semel::connect(&server.url, args.connections, "semel").await?;
+        let mut all: Vec<Arc<dyn Subject>> = vec![
+            Arc::new(semel),
+            Arc::new(Cratestack::connect(&server.url).await?),
+            Arc::new(PerCall::connect(&server.url, "per_call").await?),
+        ];
+        let mut tables = ["semel.records", "cratestack_idempotency", "per_call.records", raw::TABLE]
+            .map(str::to_owned)
+            .to_vec();
+        for shape in Shape::ALL {
+            all.push(Arc::new(Shaped::connect(server, shape).await?));
+            tables.push(shape.table());
+        }
+        Raw::prepare(server).await?;
+        let subjects = all.into_iter().map(Who::Subject);
+        let all = subjects.chain([Raw::Batched, Raw::Single].map(Who::Raw)).collect();
+        Ok(Self { all, tables })
+    }
+
+    async fn begin_anew(&self, server: &Server) -> Result<()> {
+        let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
+        server.begin_anew(&tables).await
+    }
+
+    /// Records what is to be replayed, and leaves no page that a reader would tidy up.
+    async fn fill(&self, server: &Server) -> Result<()> {
+        for side in &self.all {
+            if let Who::Subject(subject) = side {
+                let subject = Arc::clone(subject);
+                let next = Arc::new(std::sync::atomic::AtomicU64::new(0));
+                let fill = (0..USUAL).map(|_| {
+                    let (subject, next) = (Arc::clone(&subject), Arc::clone(&next));
+                    tokio::spawn(async move {
+                        loop {
+                            let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                            if n >= REPEATED {
+                                return anyhow::Ok(());
+                            }
+                            subject.first(&repeated(n)).await?;
+                        }
+                    })
+                });
+                for task in fill.collect::<Vec<_>>() {
+                    task.await??;
+                }
+            }
+        }
+        Raw::fill(server).await?;
+        server.run(&format!("vacuum {}", self.tables.join(", "))).await?;
+        server.run("checkpoint").await
+    }
+}
+
+/// What a side came to with so many callers.
+#[derive(Clone, Default)]
+pub(super) struct Point {
+    pub(super) rate: Rounds,
+    pub(super) p50: Rounds,
+    pub(super) p99: Rounds,
+    /// Bytes of the log for each operation.
+    pub(super) log: Rounds,
+}
+
+/// What a side came to, for each number of callers.
+pub(super) struct Swept {
+    pub(super) name: &'static str,
+    pub(super) limit: bool,
+    pub(super) points: Vec<Point>,
+}
+
+/// Lets the sides take turns, for each number of callers.
+pub(super) async fn sweep(args: &Args, server: &Server, sides: &Sides, load: Load) -> Result<Vec<Swept>> {
+    let limit = |side: &Who| matches!(side, Who::Raw(_));
+    let swept = |side: &Who| Swept { name: side.name(), limit: limit(side), points: Vec::new() };
+    let mut all: Vec<Swept> = sides.all.iter().map(swept).collect();
+    sides.begin_anew(server).await?;
+    if load == Load::Replay {
+        sides.fill(server).await?;
+    }
+    for callers in &args.callers {
+        progress(format!("Postgres: {}, callers: {callers}", load.name()));
+        if load == Load::First {
+            sides.begin_anew(server).await?;
+        }
+        all.iter_mut().for_each(|side| side.points.push(Point::default()));
+        for _ in 0..args.rounds {
+            for (side, swept) in sides.all.iter().zip(&mut all) {
+                let before = server.log_bytes().await?;
+                let length = Duration::from_secs_f64(args.seconds);
+                let measured = side.run(server, load, *callers, length).await?;
+                let bytes = server.log_bytes().await? - before;
+                let Some(point) = swept.points.last_mut() else { continue };
+                point.rate.push(measured.per_second);
+                point.p50.push(measured.millis(50.0));
+                point.p99.push(measured.millis(99.0));
+                point.log.push(bytes / measured.operations.max(1) as f64);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The same side twice in each round: what differs between the two is noise.
+pub(super) async fn noise(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
+    progress("Postgres: the same side twice");
+    sides.begin_anew(server).await?;
+    let (mut once, mut again) = (Rounds::default(), Rounds::default());
+    for _ in 0..args.rounds {
+        for rates in [&mut once, &mut again] {
+            let length = Duration::from_secs_f64(args.seconds);
+            rates.push(sides.all[0].run(server, Load::First, USUAL, length).await?.per_second);
+        }
+    }
+    let ratio = again.over(&once);
+    report.text(format!(
+        "The same side twice in each round, {USUAL} callers: the second came to {} x the first ({} to {} in the rounds). \
+         A difference of this size between two sides says nothing.",
+        number(ratio.median()),
+        number(ratio.least()),
+        number(ratio.most()),
+    ));
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Redis before Postgres.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use semel::{PostgresOptions, PostgresStore, RedisOptions, RedisStore, Store, Tiered};
+use xtask::redis_servers::RedisServers;
+
+use super::{Args, CALLERS, fill, key, load};
+use crate::caller::Caller;
+use crate::load::uuid_v4;
+use crate::report::{Report, progress};
+use crate::rounds::{Rounds, number};
+use crate::server::Server;
+use crate::table::Table;
+
+/// Redis before Postgres: what a warm one spares, and what a dead one costs.
+pub(super) async fn measure(args: &Args, report: &mut Report) -> Result<()> {
+    progress("Redis before Postgres");
+    let server = Server::start(None).await?;
+    let mut servers = RedisServers::new()?;
+    let url = servers.start("hot", "")?;
+    let durable = async |schema: &str| -> Result<PostgresStore> {
+        let store = PostgresOptions::new(&server.url)?.with_schema(schema)?.connect().await?;
+        store.migrate().await?;
+        Ok(store)
+    };
+    let hot = RedisOptions::new(&url)?.with_eviction_allowed().connect().await?;
+    let tier = Arc::new(Caller::new(Tiered::new(hot, durable("tier").await?))?);
+    let plain = Arc::new(Caller::new(durable("plain").await?)?);
+    let length = args.length();
+    fill(&tier).await?;
+    fill(&plain).await?;
+    tier.store.drain().await;
+
+    let before = server.now().await?;
+    let warm = load(&tier, length, |caller, n| async move { caller.replay(&key(n)).await }).await?;
+    let busy = server.busy_since(before).await?;
+    let cold = load(&plain, length, |caller, n| async move { caller.replay(&key(n)).await }).await?;
+    report.at_most("connections of Postgres with a statement while a warm Redis replays", busy as f64, 0.0);
+
+    let (mut with_hot, mut without) = (Rounds::default(), Rounds::default());
+    for round in 1..=args.rounds {
+        progress(format!("Redis before Postgres: new keys, round {round} of {}", args.rounds));
+        with_hot.push(new_keys(&tier, length).await?);
+        without.push(new_keys(&plain, length).await?);
+    }
+    let title = format!("Redis before Postgres, {CALLERS} callers: operations a second");
+    let mut table = Table::new(title, ["", "Redis before it", "Postgres alone"]);
+    table.row(["replay, warm", &number(warm.per_second), &number(cold.per_second)]);
+    table.row(["claim + complete, new keys", &with_hot.show(), &without.show()]);
+    report.table(table);
+    server.begin_anew(&["tier.records", "plain.records"]).await?;
+    let after = killed(&tier, &mut servers, report).await?;
+    // Right after, and as long: tables grow, and machines have their moods.
+    let alone = new_keys(&plain, QUARTER * 16).await?;
+    report.at_least("new keys from two seconds after on, vs Postgres alone", after / alone, 0.9);
+    Ok(())
+}
+
+async fn new_keys<S: Store>(caller: &Arc<Caller<S>>, length: Duration) -> Result<f64> {
+    Ok(load(caller, length, |caller, _| async move { caller.first(&uuid_v4()).await }).await?.per_second)
+}
+
+const QUARTER: Duration = Duration::from_millis(250);
+
+/// Lets Redis die under load, and looks at every quarter of a second of it. Gives the rate from two seconds after on.
+async fn killed(
+    tier: &Arc<Caller<Tiered<RedisStore, PostgresStore>>>,
+    servers: &mut RedisServers,
+    report: &mut Report,
+) -> Result<f64> {
+    let (answered, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let end = Instant::now() + QUARTER * 36;
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (tier, answered, failed) = (Arc::clone(tier), Arc::clone(&answered), Arc::clone(&failed));
+            tokio::spawn(async move {
+                while Instant::now() < end {
+                    let count = if tier.first(&uuid_v4()).await.is_ok() { &answered } else { &failed };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let mut rates = Vec::new();
+    for quarter in 0..34 {
+        if quarter == 10 {
+            servers.signal("KILL", "hot")?;
+        }
+        let (before, began) = (answered.load(Ordering::Relaxed), Instant::now());
+        tokio::time::sleep(QUARTER).await;
+        let grown = answered.load(Ordering::Relaxed) - before;
+        rates.push(grown as f64 / began.elapsed().as_secs_f64());
+    }
+    for caller in callers {
+        caller.await.context("a caller panicked")?;
+    }
+    let line: Vec<String> = rates.iter().map(|rate| format!("{:.0}", rate / 1e3)).collect();
+    report.text(format!(
+        "New keys while Redis is killed after 10 quarters of a second, in thousands a second for each quarter: {}.",
+        line.join(" ")
+    ));
+    ensure!(rates.len() > 18, "there is something after the two seconds");
+    report.at_most("requests that failed when Redis was killed", failed.load(Ordering::Relaxed) as f64, 0.0);
+    Ok(rates[18..].iter().copied().collect::<Rounds>().median())
+}
