@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use xtask::step::{Steps, say};
-use xtask::{checks, tests};
+use xtask::{checks, instructions, tests};
 
 /// Runs the tests and checks of this workspace.
 #[derive(Parser)]
@@ -37,13 +37,23 @@ enum Task {
     /// Stops at the first failure. Dependencies are checked by cargo-deny, and only where it is installed.
     Check,
 
-    /// Runs `check`, then `test`.
+    /// Runs `check`, `test` and `instructions`.
     Ci,
 
     /// Searches all configurations of the protocol's model, also those too big for `test`. Takes long.
     Model {
         /// Only the tests whose name contains this.
         filter: Option<OsString>,
+    },
+
+    /// Counts the instructions of the hot paths in memory, and compares them with docs/instructions.md.
+    ///
+    /// It fails if one takes over a tenth more than is recorded there. Counting is done by valgrind, which is
+    /// installed or fetched if it is not here, as the servers of `test` are.
+    Instructions {
+        /// Writes down what it finds, instead of comparing.
+        #[arg(long)]
+        record: bool,
     },
 }
 
@@ -53,8 +63,12 @@ fn main() -> ExitCode {
     let outcome = match task {
         Task::Test { args } => tests::all(&mut steps, &args),
         Task::Check => checks::all(&mut steps),
-        Task::Ci => checks::all(&mut steps).and_then(|()| tests::all(&mut steps, &[])),
+        Task::Ci => checks::all(&mut steps)
+            .and_then(|()| tests::all(&mut steps, &[]))
+            .and_then(|()| instructions::all(&mut steps, false)),
+
         Task::Model { filter } => tests::model(&mut steps, filter),
+        Task::Instructions { record } => instructions::all(&mut steps, record),
     };
     steps.summary();
     match outcome {

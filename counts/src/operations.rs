@@ -1,0 +1,76 @@
+//! The operations that need no store.
+
+use std::hint::black_box;
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use http::Request;
+use semel::decide::Decision;
+use semel::http::{RequestFingerprint, parse_key};
+use semel::{Claim, Outcome};
+
+use crate::{codec, store};
+
+/// As clients send it: a UUID in quotation marks.
+pub(crate) fn parse_quoted(times: usize) -> Result<()> {
+    parse(br#""8e03978e-40d5-43dd-bc93-6894a57f9324""#, times)
+}
+
+/// The same without them.
+pub(crate) fn parse_bare(times: usize) -> Result<()> {
+    parse(b"8e03978e-40d5-43dd-bc93-6894a57f9324", times)
+}
+
+fn parse(value: &[u8], times: usize) -> Result<()> {
+    for _ in 0..times {
+        ensure!(parse_key(black_box(value), false).is_ok(), "not a key");
+    }
+    Ok(())
+}
+
+pub(crate) fn fingerprint(times: usize) -> Result<()> {
+    let request = Request::post("/charges?dry=no").header("content-type", "application/json").body(())?;
+    let (parts, ()) = request.into_parts();
+    let (exact, body) = (RequestFingerprint::raw(), [b'x'; 1024]);
+    for _ in 0..times {
+        black_box(exact.of(black_box(&parts), black_box("/charges?dry=no"), black_box(&body)));
+    }
+    Ok(())
+}
+
+pub(crate) fn decide(times: usize) -> Result<()> {
+    let (found, repeat, now) = store::done()?;
+    for _ in 0..times {
+        let decision = semel::decide::claim(black_box(&found), black_box(&repeat), now);
+        ensure!(matches!(decision, Decision::Answer(Claim::Done(_))), "a repeat was not replayed");
+    }
+    Ok(())
+}
+
+pub(crate) fn encode(times: usize) -> Result<()> {
+    let outcome = with_headers()?;
+    for _ in 0..times {
+        black_box(codec::encode(black_box(&outcome)));
+    }
+    Ok(())
+}
+
+pub(crate) fn decode(times: usize) -> Result<()> {
+    let (stored, plain) = (codec::encode(&with_headers()?), Outcome::new(201)?);
+    for _ in 0..times {
+        black_box(codec::decode(black_box(&stored), plain.clone())?);
+    }
+    Ok(())
+}
+
+/// An outcome with the headers that an answer of a service often has.
+fn with_headers() -> Result<Outcome> {
+    let headers = [
+        ("content-type", "application/json"),
+        ("location", "/charges/ch_3PqJd2eZvKYlo2C"),
+        ("etag", "\"33a64df551425fcc55e4d42a148795d9f25f89d4\""),
+        ("vary", "accept-encoding"),
+    ];
+    Ok(Outcome::new(201)?
+        .with_headers(headers.map(|(name, value)| (name, Bytes::from_static(value.as_bytes()))))?)
+}
