@@ -10,6 +10,9 @@ pub fn all(steps: &mut Steps) -> Result<()> {
     steps.run("format", &mut cargo(["fmt", "--all", "--check"]))?;
     let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     steps.run("lint", &mut cargo(lint))?;
+    let with_faults = ["clippy", "--package", "semel", "--package", "faults", "--all-features", "--"];
+    let with_faults = [&with_faults[..], &["-D", "warnings", "--cfg", "semel_faults"]].concat();
+    steps.run("lint with faults", &mut cargo(with_faults))?;
     // Without private items: documenting them would hide links from public text to what the reader cannot
     // see.
     let document = ["doc", "--workspace", "--no-deps", "--all-features"];

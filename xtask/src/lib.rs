@@ -5,6 +5,7 @@ pub mod step;
 
 pub mod checks;
 pub mod tests;
+pub mod faults;
 pub mod instructions;
 
 pub mod servers;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use xtask::step::{Steps, say};
-use xtask::{checks, instructions, tests};
+use xtask::{checks, faults, instructions, tests};
 
 /// Runs the tests and checks of this workspace.
 #[derive(Parser)]
@@ -37,8 +37,19 @@ enum Task {
     /// Stops at the first failure. Dependencies are checked by cargo-deny, and only where it is installed.
     Check,
 
-    /// Runs `check`, `test` and `instructions`.
+    /// Runs `check`, `test`, `instructions` and `faults`.
     Ci,
+
+    /// Injects real faults into real processes under load, and checks what clients, handlers and a ledger saw.
+    ///
+    /// Kills at every step, pauses, cut connections, restarts and promotions of Postgres, failovers of Redis, moved clocks,
+    /// full disks; then stores that forget and mistakes made on purpose, which have to be found. It takes some
+    /// minutes, starts its own servers, and prints the seed of its choices. A full disk takes root.
+    Faults {
+        /// Handed on to the harness: --long, --seed NUMBER, --only NAME, --seconds NUMBER, --help for all.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 
     /// Searches all configurations of the protocol's model, also those too big for `test`. Takes long.
     Model {
@@ -65,8 +76,9 @@ fn main() -> ExitCode {
         Task::Check => checks::all(&mut steps),
         Task::Ci => checks::all(&mut steps)
             .and_then(|()| tests::all(&mut steps, &[]))
-            .and_then(|()| instructions::all(&mut steps, false)),
-
+            .and_then(|()| instructions::all(&mut steps, false))
+            .and_then(|()| faults::run(&mut steps, &[])),
+        Task::Faults { args } => faults::run(&mut steps, &args),
         Task::Model { filter } => tests::model(&mut steps, filter),
         Task::Instructions { record } => instructions::all(&mut steps, record),
     };

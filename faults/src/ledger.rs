@@ -1,0 +1,89 @@
+//! The ledger of effects: a process of its own, which appends, syncs, and only then says so. It knows no store.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
+
+use crate::event::Effect;
+
+/// The process that keeps the ledger.
+#[derive(Args)]
+pub(crate) struct LedgerArgs {
+    /// The socket it listens on.
+    #[arg(long)]
+    listen: PathBuf,
+    /// Its file.
+    #[arg(long)]
+    file: PathBuf,
+}
+
+/// An effect on its way, and whom to tell.
+type Entry = (String, oneshot::Sender<()>);
+
+pub(crate) async fn serve(args: LedgerArgs) -> Result<()> {
+    let file = OpenOptions::new().create(true).append(true).open(&args.file);
+    let file = file.with_context(|| format!("could not open {}", args.file.display()))?;
+    let (entries, queue) = mpsc::channel();
+    thread::spawn(move || {
+        if let Err(error) = keep(file, &queue) {
+            eprintln!("the ledger cannot go on: {error:#}");
+            std::process::exit(1);
+        }
+    });
+    // One that was killed has left its socket.
+    let _none = std::fs::remove_file(&args.listen);
+    let listener = UnixListener::bind(&args.listen)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let entries = entries.clone();
+        tokio::spawn(async move {
+            // Whoever goes away in the middle does not want to know.
+            let _ended = enter(stream, &entries).await;
+        });
+    }
+}
+
+async fn enter(stream: UnixStream, entries: &mpsc::Sender<Entry>) -> Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).await?;
+    ensure!(line.ends_with('\n'), "half an entry");
+    let (written, wait) = oneshot::channel();
+    entries.send((line, written))?;
+    wait.await?;
+    stream.get_mut().write_all(b"k").await?;
+    Ok(())
+}
+
+/// Writes what is queued, syncs once, and tells all.
+fn keep(mut file: File, queue: &mpsc::Receiver<Entry>) -> Result<()> {
+    while let Ok(first) = queue.recv() {
+        let entries: Vec<Entry> = std::iter::once(first).chain(queue.try_iter()).collect();
+        let lines: String = entries.iter().map(|(line, _)| line.as_str()).collect();
+        file.write_all(lines.as_bytes())?;
+        file.sync_data()?;
+        for (_, written) in entries {
+            let _gone = written.send(());
+        }
+    }
+    Ok(())
+}
+
+/// Has an effect: it has happened when this returns, and it may have when it does not.
+pub(crate) async fn effect(ledger: &Path, effect: &Effect) -> Result<()> {
+    let mut stream = UnixStream::connect(ledger).await.context("the ledger is not there")?;
+    let mut line = serde_json::to_vec(effect)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    let mut answer = [0];
+    stream.read_exact(&mut answer).await.context("the ledger did not answer")?;
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! A log that outlives its process: each line is handed to the system by itself.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// A log of events. Clones write to the same.
+#[derive(Clone)]
+pub(crate) struct Log(Arc<Mutex<File>>);
+
+impl Log {
+    /// Goes on with a log, or begins it.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("could not open {}", path.display()))?;
+        Ok(Self(Arc::new(Mutex::new(file))))
+    }
+
+    pub(crate) fn write(&self, event: &impl Serialize) -> Result<()> {
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(&line).context("could not write to a log")
+    }
+}

@@ -1,0 +1,135 @@
+//! The executables of a run, kept from a build that comes meanwhile, and how they are called.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::process::Program;
+use crate::scenario::{Expected, Fault, Scenario};
+use crate::world::LEASE_MS;
+
+/// What processes of a round have to know.
+pub(crate) struct Stage<'a> {
+    pub(crate) scenario: &'a Scenario,
+    /// Of their logs.
+    pub(crate) folder: &'a Path,
+    /// The socket of the ledger.
+    pub(crate) ledger: &'a Path,
+    /// The file that says by how much their clock is off.
+    pub(crate) clock: &'a Path,
+    pub(crate) urls: &'a Urls,
+}
+
+/// The URLs of a store and of the cache before it.
+pub(crate) struct Urls {
+    pub(crate) store: String,
+    pub(crate) cache: Option<String>,
+}
+
+/// This executable, and that of the gateway beside it.
+pub(crate) struct Programs {
+    pub(crate) faults: PathBuf,
+    pub(crate) semel: PathBuf,
+}
+
+impl Programs {
+    /// Keeps them in a folder.
+    pub(crate) fn keep(folder: &Path) -> Result<Self> {
+        let faults = std::env::current_exe().context("could not find this executable")?;
+        let semel = faults.with_file_name("semel");
+        fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
+        let folder = folder.canonicalize()?;
+        Ok(Self {
+            faults: keep(&faults, &folder.join("faults"))?,
+            semel: keep(&semel, &folder.join("semel"))?,
+        })
+    }
+}
+
+impl Programs {
+    /// The service, with the layer around it or behind a gateway.
+    pub(crate) fn service(
+        &self,
+        stage: &Stage<'_>,
+        name: &str,
+        listen: SocketAddr,
+        has_layer: bool,
+    ) -> Result<Program> {
+        let mut args: Vec<OsString> = vec!["service".into()];
+        let mut add = |flag: &str, value: &dyn AsRef<OsStr>| {
+            args.extend([OsString::from(flag), value.as_ref().to_owned()]);
+        };
+        add("--listen", &listen.to_string());
+        add("--policy", &stage.policy()?);
+        add("--lease-ms", &LEASE_MS.to_string());
+        add("--ledger", &stage.ledger);
+        add("--log", &stage.folder);
+        if has_layer {
+            add("--store", &stage.urls.store);
+            stage.urls.cache.iter().for_each(|cache| add("--cache", cache));
+        }
+        stage.program(name, &self.faults, args, listen)
+    }
+
+    pub(crate) fn gateway(
+        &self,
+        stage: &Stage<'_>,
+        name: &str,
+        listen: SocketAddr,
+        upstream: SocketAddr,
+    ) -> Result<Program> {
+        let mut args: Vec<OsString> = vec!["gateway".into()];
+        let mut add = |flag: &str, value: &str| args.extend([flag, value].map(OsString::from));
+        add("--listen", &listen.to_string());
+        add("--upstream", &format!("http://{upstream}"));
+        add("--policy", &stage.policy()?);
+        add("--lease", &format!("{LEASE_MS}ms"));
+        add("--admin", "off");
+        add("--store", &stage.urls.store);
+        stage.urls.cache.iter().for_each(|cache| add("--cache", cache));
+        stage.program(name, &self.semel, args, listen)
+    }
+}
+
+impl Stage<'_> {
+    fn policy(&self) -> Result<String> {
+        let word = self.scenario.policy.to_possible_value().context("a policy without a name")?;
+        Ok(word.get_name().to_owned())
+    }
+
+    fn program(&self, name: &str, path: &Path, args: Vec<OsString>, listen: SocketAddr) -> Result<Program> {
+        let mut environment = Vec::new();
+        let mut set = |name: &str, value: &str| environment.push((name.to_owned(), value.to_owned()));
+        if let Expected::Caught(mistake, _) = self.scenario.expected {
+            set("SEMEL_MISTAKE", mistake);
+        }
+        if self.scenario.faults.contains(&Fault::MoveClock) {
+            let library = xtask::programs::faketime_threads()?;
+            set("LD_PRELOAD", library.to_str().context("the path of libfaketime is not text")?);
+            set("FAKETIME_TIMESTAMP_FILE", self.clock.to_str().context("the path of a clock is not text")?);
+            set("FAKETIME_CACHE_DURATION", "1");
+            // Only the time of day moves; a monotonic clock is not to be moved on any machine.
+            set("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            set("DONT_FAKE_MONOTONIC", "1");
+        }
+        let output = self.folder.join(format!("{name}.log"));
+        let path = path.to_owned();
+        Ok(Program { name: name.to_owned(), path, args, environment, output, listen: Some(listen) })
+    }
+}
+
+fn keep(program: &Path, kept: &Path) -> Result<PathBuf> {
+    if kept.exists() {
+        fs::remove_file(kept)?;
+    }
+    // Moved, where it can be: nobody is to take an executable with failpoints for the usual one. Cargo puts that there
+    // again when it is asked for it.
+    fs::rename(program, kept)
+        .or_else(|_| fs::copy(program, kept).map(drop))
+        .with_context(|| format!("could not keep {}", program.display()))?;
+    Ok(kept.to_owned())
+}

@@ -1,0 +1,32 @@
+//! Sees to it that no process outlives the harness, however that ends.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// The shell that kills what is left. In a group of its own it is out of reach of Ctrl-C.
+static REAPER: LazyLock<Mutex<Option<(Child, ChildStdin)>>> = LazyLock::new(|| {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", include_str!("reaper.sh"), "faults"]).stdin(Stdio::piped()).process_group(0);
+    let started = shell.spawn().ok().and_then(|mut shell| {
+        let pipe = shell.stdin.take()?;
+        Some((shell, pipe))
+    });
+    Mutex::new(started)
+});
+
+pub(crate) fn begins(process: u32) {
+    tell("begins", process);
+}
+
+pub(crate) fn ends(process: u32) {
+    tell("ends", process);
+}
+
+fn tell(change: &str, process: u32) {
+    if let Some((_, pipe)) = &mut *REAPER.lock().unwrap_or_else(PoisonError::into_inner) {
+        // Without the shell, processes are ended as long as the harness itself gets to it.
+        let _gone = writeln!(pipe, "{change} {process}");
+    }
+}

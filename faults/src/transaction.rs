@@ -1,0 +1,73 @@
+//! Effects that are rows of the store's own database, committed with their outcome.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use semel::{Lease, Outcome, PostgresStore};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::event::{Effect, Receipt};
+
+/// How many transactions a process has open at most.
+const CONNECTIONS: usize = 8;
+/// How long one may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The table of effects.
+#[derive(Clone)]
+pub(crate) struct Accounts {
+    config: Arc<Config>,
+    store: PostgresStore,
+    idle: Arc<Mutex<Vec<Client>>>,
+    room: Arc<Semaphore>,
+}
+
+impl Accounts {
+    pub(crate) fn new(url: &str, store: PostgresStore) -> Result<Self> {
+        let config = Arc::new(url.parse().context("no URL of Postgres")?);
+        Ok(Self { config, store, idle: Arc::default(), room: Arc::new(Semaphore::new(CONNECTIONS)) })
+    }
+
+    /// Commits the effect and the outcome together. An error may also mean that nobody knows.
+    pub(crate) async fn book(&self, receipt: &Receipt, lease: &Lease, outcome: &Outcome) -> Result<()> {
+        let _room = self.room.acquire().await?;
+        timeout(LIMIT, self.commit(receipt, lease, outcome)).await.context("it took too long")?
+    }
+
+    async fn commit(&self, receipt: &Receipt, lease: &Lease, outcome: &Outcome) -> Result<()> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut client = match idle {
+            Some(client) => client,
+            None => connect(&self.config).await?,
+        };
+        let mut transaction = client.transaction().await?;
+        let row = "insert into effects (caller, key, run) values ($1, $2, $3)";
+        transaction.execute(row, &[&receipt.caller, &receipt.key, &receipt.run]).await?;
+        self.store.complete_in(&mut transaction, lease, outcome).await?.applied()?;
+        transaction.commit().await?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        Ok(())
+    }
+}
+
+async fn connect(config: &Config) -> Result<Client> {
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Makes the table.
+pub(crate) async fn prepare(client: &Client) -> Result<()> {
+    // Without a constraint: nothing but semel is to keep an effect from happening twice.
+    let table = "create table effects (caller text not null, key text not null, run text not null)";
+    client.batch_execute(table).await.context("could not make the table of effects")
+}
+
+/// What was committed.
+pub(crate) async fn effects(client: &Client) -> Result<Vec<Effect>> {
+    let rows = client.query("select caller, key, run from effects", &[]).await?;
+    Ok(rows.iter().map(|row| Effect { caller: row.get(0), key: row.get(1), run: row.get(2) }).collect())
+}

@@ -1,0 +1,249 @@
+//! The processes of a round, the ways between them, and the store behind them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, bail, ensure};
+use semel::{PostgresStore, SqliteStore};
+use tempfile::TempDir;
+use tokio::net::UnixStream;
+use tokio::task::block_in_place;
+use tokio::time::{Duration, sleep};
+use xtask::redis_servers::free_ports;
+
+use crate::checker::Policy;
+use crate::process::{Process, Program};
+use crate::programs::{Programs, Stage, Urls};
+use crate::proxy::Proxy;
+use crate::scenario::{Front, Place, Scenario};
+use crate::sites::{self, Sites};
+use crate::transaction;
+
+/// How long a lease is, in every round.
+pub(crate) const LEASE_MS: u64 = 1_000;
+
+/// How many processes clients can turn to.
+const PROCESSES: usize = 2;
+
+/// The servers of Postgres by their names.
+pub(crate) const MAIN: &str = "main";
+pub(crate) const SMALL: &str = "small";
+pub(crate) const SYNC: [&str; 2] = ["sync_a", "sync_b"];
+pub(crate) const ASYNC: [&str; 2] = ["async_a", "async_b"];
+
+/// Everything that runs in a round.
+pub(crate) struct World {
+    pub(crate) folder: PathBuf,
+    /// What clients talk to.
+    pub(crate) processes: Vec<Process>,
+    /// What stands behind gateways.
+    pub(crate) upstreams: Vec<Process>,
+    /// The ways from clients to processes.
+    pub(crate) doors: Vec<Proxy>,
+    /// The ways from processes to the store.
+    pub(crate) roads: Vec<Proxy>,
+    /// The servers of Postgres behind those ways, and the database there.
+    pub(crate) postgres: Vec<SocketAddr>,
+    pub(crate) database: String,
+    /// The file that says by how much the application's clock is off.
+    pub(crate) clock: PathBuf,
+    _ledger: Process,
+    /// Of the ledger's socket: its path has to be short.
+    socket: TempDir,
+}
+
+impl World {
+    /// Starts all of it.
+    pub(crate) async fn start(
+        scenario: &Scenario,
+        sites: &mut Sites,
+        programs: &Programs,
+        folder: &Path,
+        number: u64,
+    ) -> Result<Self> {
+        let socket = tempfile::Builder::new().prefix("semel-ledger-").tempdir_in("/tmp")?;
+        let mut world = Self {
+            folder: folder.to_owned(),
+            processes: Vec::new(),
+            upstreams: Vec::new(),
+            doors: Vec::new(),
+            roads: Vec::new(),
+            postgres: Vec::new(),
+            database: format!("round_{number}"),
+            clock: folder.join("clock"),
+            _ledger: ledger(programs, folder, socket.path()).await?,
+            socket,
+        };
+        std::fs::write(&world.clock, "+0\n")?;
+        let urls = world.open(scenario, sites).await?;
+        let addresses =
+            free_ports::<{ 2 * PROCESSES }>()?.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let (fronts, backs) = addresses.split_at(PROCESSES);
+        let ledger = ledger_socket(world.socket.path());
+        let clock = world.clock.clone();
+        let stage = Stage { scenario, folder, ledger: &ledger, clock: &clock, urls: &urls };
+        for (index, (front, back)) in fronts.iter().zip(backs).enumerate() {
+            let program = match scenario.front {
+                Front::Layer => programs.service(&stage, &format!("service-{index}"), *front, true)?,
+                Front::Gateway => {
+                    let upstream = programs.service(&stage, &format!("upstream-{index}"), *back, false)?;
+                    world.upstreams.push(Process::start(upstream).await?);
+                    programs.gateway(&stage, &format!("gateway-{index}"), *front, *back)?
+                }
+            };
+            world.processes.push(Process::start(program).await?);
+            world.doors.push(Proxy::to(*front).await?);
+        }
+        Ok(world)
+    }
+
+    /// Ends all of it, and leaves no data behind.
+    pub(crate) async fn end(self, scenario: &Scenario, sites: &mut Sites) -> Result<()> {
+        let processes = self.processes.iter().chain(&self.upstreams);
+        if let Some(trouble) = processes.filter_map(Process::trouble).next() {
+            bail!("a process {trouble}");
+        }
+        for log in self.files("log")? {
+            let said = std::fs::read_to_string(&log)?;
+            ensure!(!said.contains("panicked at"), "somebody panicked; see {}", log.display());
+        }
+        drop((self.processes, self.upstreams, self.roads));
+        if !self.postgres.is_empty() {
+            let client = sites::connect(&self.postgres, "postgres").await?;
+            client.batch_execute(&format!("drop database {} with (force)", self.database)).await?;
+        }
+        if scenario.place == Place::SqliteOnSmallDisk {
+            std::fs::remove_dir_all(sites.disk(scenario.place)?.path().join(&self.database))?;
+        }
+        Ok(())
+    }
+
+    /// Where clients go.
+    pub(crate) fn targets(&self) -> Arc<[SocketAddr]> {
+        self.doors.iter().map(Proxy::address).collect()
+    }
+
+    /// The logs of all handlers: one of each life, as the last line of one may be cut off.
+    pub(crate) fn handler_logs(&self) -> Result<Vec<PathBuf>> {
+        self.files("steps")
+    }
+
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let is_one = |path: &PathBuf| path.extension().is_some_and(|kind| kind == extension);
+            files.extend(Some(entry?.path()).filter(is_one));
+        }
+        Ok(files)
+    }
+
+    async fn open(&mut self, scenario: &Scenario, sites: &mut Sites) -> Result<Urls> {
+        let store = match scenario.place {
+            Place::Postgres | Place::Tiered | Place::TieredCluster => {
+                let server = block_in_place(|| sites.alone(MAIN))?;
+                self.open_postgres(&[server], scenario.policy).await?
+            }
+            Place::PostgresOnSmallDisk => {
+                let server = block_in_place(|| sites.on_small_disk(SMALL))?;
+                self.open_postgres(&[server], scenario.policy).await?
+            }
+            Place::SyncPair => {
+                let pair = block_in_place(|| sites.pair(SYNC[0], SYNC[1], true))?;
+                self.open_postgres(&pair, scenario.policy).await?
+            }
+            Place::AsyncPair => {
+                let pair = block_in_place(|| sites.pair(ASYNC[0], ASYNC[1], false))?;
+                self.open_postgres(&pair, scenario.policy).await?
+            }
+            Place::Sqlite => open_sqlite(&self.folder).await?,
+            Place::SqliteOnSmallDisk => {
+                let disk = block_in_place(|| sites.disk(scenario.place))?.path().join(&self.database);
+                std::fs::create_dir(&disk)?;
+                open_sqlite(&disk).await?
+            }
+            Place::Redis => self.open_hot(sites).await?,
+            Place::RedisCluster => block_in_place(|| {
+                let cluster = sites.cluster()?;
+                cluster.flush()?;
+                anyhow::Ok(cluster.url())
+            })?,
+        };
+        let cache = match scenario.place {
+            Place::Tiered => Some(self.open_hot(sites).await?),
+            Place::TieredCluster => Some(block_in_place(|| {
+                let cluster = sites.cluster()?;
+                cluster.flush()?;
+                anyhow::Ok(cluster.url())
+            })?),
+            _ => None,
+        };
+        Ok(Urls { store, cache })
+    }
+
+    /// The one Redis, empty, and a way to it.
+    async fn open_hot(&mut self, sites: &mut Sites) -> Result<String> {
+        let server = block_in_place(|| {
+            let server = sites.hot()?;
+            sites.flush_hot()?;
+            anyhow::Ok(server)
+        })?;
+        let road = Proxy::to(server).await?;
+        let url = format!("redis://{}", road.address());
+        self.roads.push(road);
+        Ok(url)
+    }
+
+    /// Makes a database on these servers, and ways to them.
+    async fn open_postgres(&mut self, servers: &[SocketAddr], policy: Policy) -> Result<String> {
+        self.postgres = servers.to_vec();
+        let client = sites::connect(servers, "postgres").await?;
+        client.batch_execute(&format!("create database {}", self.database)).await?;
+        let client = sites::connect(servers, &self.database).await?;
+        if policy == Policy::Transactional {
+            transaction::prepare(&client).await?;
+        }
+        PostgresStore::connect(&sites::url(servers, &self.database)).await?.migrate().await?;
+        for server in servers {
+            self.roads.push(Proxy::to(*server).await?);
+        }
+        let ways: Vec<SocketAddr> = self.roads.iter().map(Proxy::address).collect();
+        Ok(sites::url(&ways, &self.database))
+    }
+}
+
+async fn open_sqlite(folder: &Path) -> Result<String> {
+    let file = folder.join("semel.db");
+    SqliteStore::open(&file).await?.migrate().await?;
+    Ok(format!("sqlite:{}", file.display()))
+}
+
+fn ledger_socket(folder: &Path) -> PathBuf {
+    folder.join("sock")
+}
+
+pub(crate) fn ledger_file(folder: &Path) -> PathBuf {
+    folder.join("ledger")
+}
+
+/// Starts the ledger, which no fault is for.
+async fn ledger(programs: &Programs, folder: &Path, short: &Path) -> Result<Process> {
+    let (socket, file) = (ledger_socket(short), ledger_file(folder));
+    let args = ["ledger".into(), "--listen".into(), socket.clone().into(), "--file".into(), file.into()];
+    let program = Program {
+        name: "ledger".to_owned(),
+        path: programs.faults.clone(),
+        args: args.to_vec(),
+        environment: Vec::new(),
+        output: folder.join("ledger.log"),
+        listen: None,
+    };
+    let process = Process::start(program).await?;
+    for _ in 0..500 {
+        if UnixStream::connect(&socket).await.is_ok() {
+            return Ok(process);
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    anyhow::bail!("the ledger did not start")
+}
