@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Once;
 use super::error::RunError;
-use super::patience::{CALL_LIMIT, Patience, call};
+use super::patience::{CALL_LIMIT, LONGEST_VOIDING_PAUSE, Patience, call};
 use crate::answer::{Claim, Void};
 use crate::ask::{Ask, Takeover};
 use crate::fault;
@@ -96,7 +96,12 @@ impl Once {
         }
         let (once, key) = (self.clone(), key.clone());
         self.engine.tasks.spawn(async move {
-            let mut patience = Patience::until_shutdown(&once.engine.shutdown, once.engine.policy.patience(), &key);
+            let mut patience = Patience::until_shutdown(
+                &once.engine.shutdown,
+                once.engine.policy.patience(),
+                LONGEST_VOIDING_PAUSE,
+                &key,
+            );
             sleep(once.engine.policy.patience() + CALL_LIMIT).await;
             loop {
                 match call(once.engine.store.void(&key, copies.token, copies.not_after)).await {

@@ -15,9 +15,11 @@ use crate::key::Key;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// While somebody waits for the answer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// In the background, where a store that is out has a task for each request that it did not answer. Not longer: until
-/// it is asked again, a key whose outcome is known stays running, though the store is back.
-const LONGEST_BACKGROUND_PAUSE: Duration = Duration::from_secs(1);
+/// In the background, for the end of an attempt: until it is written, its key stays running, though the store is back.
+pub(super) const LONGEST_SETTLING_PAUSE: Duration = Duration::from_secs(1);
+/// In the background, for a claim that nobody waits for: a store that is out has one for each request that it did not
+/// answer.
+pub(super) const LONGEST_VOIDING_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long one question may take before it counts as not answered. A store bounds its own calls; this is for
 /// one that does not.
@@ -47,13 +49,13 @@ impl<'a> Patience<'a> {
     }
 
     /// Until the shutdown, and this long after it, for background work that must get through.
-    pub(super) fn until_shutdown(shutdown: &CancellationToken, length: Duration, key: &'a Key) -> Self {
-        Self {
-            until: None,
-            shutdown: Some(shutdown.clone()),
-            longest: LONGEST_BACKGROUND_PAUSE,
-            ..Self::of(length, key)
-        }
+    pub(super) fn until_shutdown(
+        shutdown: &CancellationToken,
+        length: Duration,
+        longest: Duration,
+        key: &'a Key,
+    ) -> Self {
+        Self { until: None, shutdown: Some(shutdown.clone()), longest, ..Self::of(length, key) }
     }
 
     /// After an error: pauses and says whether to ask again. It is boxed, as most questions are answered at once.

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::claim::Copies;
 use super::error::{Failure, RunError};
-use super::patience::{Patience, call};
+use super::patience::{LONGEST_SETTLING_PAUSE, Patience, call};
 use super::renew::Renewal;
 use super::{Once, Ran};
 use crate::answer::Ack;
@@ -120,7 +120,12 @@ impl Once {
         let (once, lease) = (self.clone(), lease.clone());
         self.engine.tasks.spawn(async move {
             let _until_settled = renewal;
-            let patience = Patience::until_shutdown(&once.engine.shutdown, once.engine.policy.patience(), lease.key());
+            let patience = Patience::until_shutdown(
+                &once.engine.shutdown,
+                once.engine.policy.patience(),
+                LONGEST_SETTLING_PAUSE,
+                lease.key(),
+            );
             match once.write(&lease, &ending, patience).await {
                 Ok(ack) => once.settled(&lease, copies, &ending, ack),
                 Err(error) => {

@@ -177,6 +177,19 @@ async fn a_store_that_is_out_is_not_asked_more_often_for_more_refused_requests()
     assert!(voids <= 2_000, "{voids} voids in a minute for 1,000 requests");
 }
 
+/// A key whose outcome is known was running for up to a minute after the store had come back.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_is_recorded_within_two_seconds_of_the_stores_return() {
+    let (gate, once) = engine();
+    gate.disturb("complete", Fault::Unavailable);
+    let ran = once.run(&key(), &intent(), Counter::default().quick()).await;
+    assert!(matches!(ran, Err(RunError::OutcomePending(_))), "{ran:?}");
+    sleep(Duration::from_secs(600)).await;
+    gate.heal();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(phase(&gate).await, Some(Phase::Done));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_loser_that_cannot_find_the_winner_is_told_that_it_lost() {
     let (gate, once) = engine();
