@@ -120,6 +120,11 @@ impl<C: Committer> Queue<C> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether so few wait that it would be a pity to go with just these.
+    pub(super) fn is_short(&self) -> bool {
+        self.lanes().waiting() < ENOUGH / 2
+    }
+
     pub(super) fn close(&self) {
         self.lanes().closed = true;
         self.filled.notify_waiters();

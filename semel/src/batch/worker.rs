@@ -81,7 +81,7 @@ impl<C: Committer> Worker<C> {
             queue.release(&subjects);
             // Those who were answered may have the next question ready. Without this, the first of them would go by
             // itself, and all the others would wait for it.
-            if subjects.len() > 1 {
+            if subjects.len() > 1 && queue.is_short() {
                 yield_now().await;
             }
         }

@@ -14,6 +14,7 @@ mod prune;
 mod side;
 mod transaction;
 mod session;
+mod waking;
 mod errors;
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@ use super::errors;
 use super::migrate;
 use super::options::PostgresOptions;
 use super::values::Moment;
+use super::waking::Attention;
 use crate::error::StoreError;
 
 /// The oldest server whose scans by row address (prune) and compression settings the statements can use.
@@ -39,6 +40,7 @@ pub(super) struct Wire {
     /// Gone when it is over: whoever still waits for an answer hears of the end by that, and only by that.
     connection: Option<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>,
     warned: bool,
+    attention: Attention,
 }
 
 /// The process at the other end of a connection. Process numbers come back; together with the start they do not.
@@ -100,11 +102,12 @@ impl Line {
     /// Whether the other end is still there, as far as can be told without asking it.
     pub(super) async fn is_open(&mut self) -> bool {
         let wire = &mut self.wire;
-        poll_fn(|context| {
+        let attention = wire.attention.clone();
+        let look = |context: &mut Context<'_>| {
             wire.poll_messages(context);
             Poll::Ready(wire.connection.is_some())
-        })
-        .await
+        };
+        attention.poll(look).await
     }
 
     /// Waits until the process at the other end of an earlier connection is gone, and ends it if need be. After
@@ -138,7 +141,8 @@ impl Wire {
     /// Moves messages for as long as this takes.
     pub(super) async fn carry<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        poll_fn(|context| {
+        let attention = self.attention.clone();
+        let look = |context: &mut Context<'_>| {
             // First the questions go into the queue, then out; and if answers came in, they are looked at right
             // away.
             if let Poll::Ready(answer) = work.as_mut().poll(context) {
@@ -146,8 +150,8 @@ impl Wire {
             }
             self.poll_messages(context);
             work.as_mut().poll(context)
-        })
-        .await
+        };
+        attention.poll(look).await
     }
 
     /// Moves messages for as long as this takes, but not beyond the alarm.
@@ -208,7 +212,7 @@ async fn connect(options: &PostgresOptions) -> Result<(Client, Wire), StoreError
         connected.map_err(|e| unreachable(&e).with_source(e))
     };
     let (client, connection) = within(options.timeout, connected).await?;
-    Ok((client, Wire { connection: Some(connection), warned: false }))
+    Ok((client, Wire { connection: Some(connection), warned: false, attention: Attention::default() }))
 }
 
 /// Makes a new connection fit for use, and says who is at the other end.

@@ -1,0 +1,127 @@
+//! Polling without waking oneself.
+//!
+//! The driver and whoever asks it a question live in one task here, and talk over channels: each message wakes
+//! the task that is at work on it anyway. The runtime would then poll it once more, after waking another thread to
+//! share the load. So what wakes the task while it is polled only makes it look again.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::task::AtomicWaker;
+
+/// How often it looks again before it lets the runtime decide: a task that has had its share is told to wake up
+/// again at once, for as long as it goes on.
+const LOOKS: u32 = 8;
+
+const WAITS: u8 = 0;
+const LOOKS_ON: u8 = 1;
+const STIRRED: u8 = 2;
+
+/// Polls something, and looks again by itself if that is called for meanwhile.
+#[derive(Clone, Default)]
+pub(super) struct Attention(Arc<Calls>);
+
+/// Who calls for it, and where that goes.
+#[derive(Default)]
+struct Calls {
+    state: AtomicU8,
+    task: AtomicWaker,
+}
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let stirred = |state| (state == LOOKS_ON).then_some(STIRRED);
+        if self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, stirred) == Err(WAITS) {
+            self.task.wake();
+        }
+    }
+}
+
+impl Attention {
+    pub(super) async fn poll<T>(&self, mut look: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+        let Calls { state, task } = &*self.0;
+        let waker = Waker::from(Arc::clone(&self.0));
+        poll_fn(|context| {
+            task.register(context.waker());
+            for _ in 0..LOOKS {
+                state.store(LOOKS_ON, Ordering::Release);
+                let seen = look(&mut Context::from_waker(&waker));
+                let stirred = state.swap(WAITS, Ordering::AcqRel) == STIRRED;
+                if seen.is_ready() || !stirred {
+                    return seen;
+                }
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Task {
+        fn poll<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> Poll<T> {
+            pin!(future).poll(&mut Context::from_waker(&Waker::from(Arc::clone(self))))
+        }
+
+        fn woken(&self) -> usize {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    #[test]
+    fn what_stirs_while_it_looks_makes_it_look_again_and_wakes_nobody() {
+        let (task, attention, mut looks) = (Arc::new(Task::default()), Attention::default(), 0);
+        let seen = task.poll(attention.poll(|context| {
+            looks += 1;
+            context.waker().wake_by_ref();
+            if looks == 3 { Poll::Ready("done") } else { Poll::Pending }
+        }));
+        assert_eq!((seen, task.woken()), (Poll::Ready("done"), 0));
+    }
+
+    #[test]
+    fn what_stirs_later_wakes_the_task() {
+        let (task, attention, mut kept) = (Arc::new(Task::default()), Attention::default(), None);
+        let seen = task.poll(attention.poll(|context| {
+            kept = Some(context.waker().clone());
+            Poll::<()>::Pending
+        }));
+        assert_eq!((seen, task.woken()), (Poll::Pending, 0));
+        kept.expect("it has looked").wake();
+        assert_eq!(task.woken(), 1);
+    }
+
+    #[test]
+    fn what_never_rests_is_left_to_the_runtime() {
+        let (task, attention, mut looks) = (Arc::new(Task::default()), Attention::default(), 0);
+        let seen = task.poll(attention.poll(|context| {
+            looks += 1;
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }));
+        assert_eq!((seen, task.woken(), looks), (Poll::Pending, 1, LOOKS));
+    }
+}
