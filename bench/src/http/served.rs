@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -48,7 +49,7 @@ impl Served {
             if let Some(status) = process.try_wait()? {
                 bail!("{name} ended: {status}");
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(Self { name, address, process })
     }
@@ -65,6 +66,17 @@ impl Served {
 
     fn id(&self) -> Result<String> {
         Ok(self.process.id().context("the server has ended")?.to_string())
+    }
+}
+
+impl Drop for Served {
+    /// Asks it to end, and gives it a moment: nginx, if it were killed, would leave its workers behind.
+    fn drop(&mut self) {
+        let asked = self.id().and_then(|id| Ok(std::process::Command::new("kill").arg(id).status()?));
+        let ends = Instant::now() + Duration::from_secs(1);
+        while asked.is_ok() && matches!(self.process.try_wait(), Ok(None)) && Instant::now() < ends {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
