@@ -106,7 +106,7 @@ async fn compare(args: &Args, report: &mut Report) -> Result<()> {
     report.table(table);
     report.at_least("pass-through vs the upstream itself", passed.over(direct), 0.5).explained(
         "upstream and load take 19 µs of processor time a request, and the two reads and two writes of any proxy cost about as much again; \
-         nginx does not reach it either",
+         nginx is near the bound itself",
     );
     report.at_most("nginx vs pass-through", theirs.over(passed), 1.5);
     report.at_least("replays from SQLite vs pass-through", replays.over(passed), 1.0);

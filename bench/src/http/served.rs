@@ -72,7 +72,8 @@ impl Served {
 impl Drop for Served {
     /// Asks it to end, and gives it a moment: nginx, if it were killed, would leave its workers behind.
     fn drop(&mut self) {
-        let asked = self.id().and_then(|id| Ok(std::process::Command::new("kill").arg(id).status()?));
+        let kill = |id: String| std::process::Command::new("sh").args(["-c", "kill $0", &id]).status();
+        let asked = self.id().and_then(|id| Ok(kill(id)?));
         let ends = Instant::now() + Duration::from_secs(1);
         while asked.is_ok() && matches!(self.process.try_wait(), Ok(None)) && Instant::now() < ends {
             std::thread::sleep(Duration::from_millis(5));

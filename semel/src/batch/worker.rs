@@ -80,7 +80,8 @@ impl<C: Committer> Worker<C> {
             }
             queue.release(&subjects);
             // Those who were answered may have the next question ready. Without this, the first of them would go by
-            // itself, and all the others would wait for it.
+            // itself, and all the others would wait for it. But those who came over a network take their time, and
+            // whoever waits already should not wait for them.
             if subjects.len() > 1 && queue.is_short() {
                 yield_now().await;
             }
