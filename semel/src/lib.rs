@@ -104,6 +104,8 @@ pub mod redis;
 pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod tls;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod waking;
 mod prune;
 mod tiered;
 mod policy;

@@ -14,7 +14,6 @@ mod prune;
 mod side;
 mod transaction;
 mod session;
-mod waking;
 mod errors;
 
 use std::sync::Arc;

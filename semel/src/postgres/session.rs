@@ -15,8 +15,8 @@ use super::errors;
 use super::migrate;
 use super::options::PostgresOptions;
 use super::values::Moment;
-use super::waking::Attention;
 use crate::error::StoreError;
+use crate::waking::Attention;
 
 /// The oldest server whose scans by row address (prune) and compression settings the statements can use.
 const MIN_SERVER_VERSION: i32 = 140_000;

@@ -1,6 +1,6 @@
 //! A connection to one server.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use super::errors;
 use super::options::RedisOptions;
 use super::scripts;
 use crate::error::StoreError;
+use crate::waking::Attention;
 
 /// The oldest version that will do.
 const MIN_VERSION: u32 = 7;
@@ -210,6 +211,7 @@ struct Line {
     address: Address,
     /// Moves the messages. Whoever waits for an answer polls it: a task of its own would be one more to wake.
     driver: Fuse<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    attention: Attention,
 }
 
 impl Line {
@@ -224,22 +226,27 @@ impl Line {
         let connected = MultiplexedConnection::new_with_config(login, stream, config).await;
         let (connection, driver) = connected.map_err(|e| errors::of_connection(e, address))?;
         let driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
-        Ok(Self { connection, address: address.clone(), driver: driver.fuse() })
+        Ok(Self {
+            connection,
+            address: address.clone(),
+            driver: driver.fuse(),
+            attention: Attention::default(),
+        })
     }
 
     /// Sends commands, and returns an answer for each; refusals are among them.
     async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
-        let Self { connection, driver, .. } = self;
+        let Self { connection, driver, attention, .. } = self;
         let mut answers = pin!(connection.send_packed_commands(commands, 0, commands.len()));
-        poll_fn(|context| {
+        let look = attention.poll(|context| {
             if let Poll::Ready(answers) = answers.as_mut().poll(context) {
                 return Poll::Ready(answers);
             }
             // Whether it goes on or has ended with the connection, it may have brought the answer.
             let _ended = driver.poll_unpin(context);
             answers.as_mut().poll(context)
-        })
-        .await
+        });
+        look.await
     }
 
     async fn ask(&mut self, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {

@@ -1,7 +1,7 @@
 //! Polling without waking oneself.
 //!
-//! The driver and whoever asks it a question live in one task here, and talk over channels: each message wakes
-//! the task that is at work on it anyway. The runtime would then poll it once more, after waking another thread to
+//! The driver of a connection and whoever asks it a question live in one task here, and talk over channels: each message
+//! wakes the task that is at work on it anyway. The runtime would then poll it once more, after waking another thread to
 //! share the load. So what wakes the task while it is polled only makes it look again.
 
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ const STIRRED: u8 = 2;
 
 /// Polls something, and looks again by itself if that is called for meanwhile.
 #[derive(Clone, Default)]
-pub(super) struct Attention(Arc<Calls>);
+pub(crate) struct Attention(Arc<Calls>);
 
 /// Who calls for it, and where that goes.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Wake for Calls {
 }
 
 impl Attention {
-    pub(super) async fn poll<T>(&self, mut look: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    pub(crate) async fn poll<T>(&self, mut look: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         let Calls { state, task } = &*self.0;
         let waker = Waker::from(Arc::clone(&self.0));
         poll_fn(|context| {
