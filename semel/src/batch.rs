@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::error::StoreError;
-use queue::Queue;
+use queue::{Job, Queue};
 use worker::Worker;
 
 /// Where batches go: a connection that comes and goes.
@@ -102,8 +102,12 @@ impl<C: Committer> Batcher<C> {
     /// # Errors
     /// Unavailable if there is no room, or the queue is closed.
     pub(crate) async fn ask(&self, lane: Lane, question: C::Question) -> Result<Pending<C>, StoreError> {
+        let room = match self.queue.room(lane) {
+            Some(room) => room,
+            None => Box::pin(self.queue.wait_for_room(lane)).await?,
+        };
         let (reply, answer) = oneshot::channel();
-        self.queue.push(lane, question, reply).await?;
+        self.queue.push(lane, Job { question, reply, room })?;
         Ok(Pending { answer })
     }
 

@@ -45,8 +45,10 @@ struct Lanes<C: Committer> {
 /// A question, and where the answer goes.
 pub(super) struct Job<C: Committer> {
     pub(super) question: C::Question,
-    reply: oneshot::Sender<Result<C::Answer, StoreError>>,
-    _room: OwnedSemaphorePermit,
+    pub(super) reply: oneshot::Sender<Result<C::Answer, StoreError>>,
+    /// Its place in the lane, given back when it is answered.
+    #[expect(dead_code, reason = "it is held, and dropped")]
+    pub(super) room: OwnedSemaphorePermit,
 }
 
 impl<C: Committer> Job<C> {
@@ -79,25 +81,28 @@ impl<C: Committer> Queue<C> {
         }
     }
 
-    /// Puts a question into its lane, if there is room before long.
-    pub(super) async fn push(
-        &self,
-        lane: Lane,
-        question: C::Question,
-        reply: oneshot::Sender<Result<C::Answer, StoreError>>,
-    ) -> Result<(), StoreError> {
-        let room = match lane {
+    /// Room for a question in its lane, if there is any.
+    pub(super) fn room(&self, lane: Lane) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(self.rooms(lane)).try_acquire_owned().ok()
+    }
+
+    /// The same, if there is any before long.
+    pub(super) async fn wait_for_room(&self, lane: Lane) -> Result<OwnedSemaphorePermit, StoreError> {
+        let room = timeout(ROOM_WAIT, Arc::clone(self.rooms(lane)).acquire_owned()).await;
+        room.ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| StoreError::unavailable(format!("the queue had no room for {ROOM_WAIT:?}")))
+    }
+
+    fn rooms(&self, lane: Lane) -> &Arc<Semaphore> {
+        match lane {
             Lane::Owner => &self.owner_room,
             Lane::Claim => &self.claim_room,
-        };
-        let room = match Arc::clone(room).try_acquire_owned() {
-            Ok(room) => room,
-            Err(_) => timeout(ROOM_WAIT, Arc::clone(room).acquire_owned())
-                .await
-                .ok()
-                .and_then(Result::ok)
-                .ok_or_else(|| StoreError::unavailable(format!("the queue had no room for {ROOM_WAIT:?}")))?,
-        };
+        }
+    }
+
+    /// Puts a question into its lane.
+    pub(super) fn push(&self, lane: Lane, job: Job<C>) -> Result<(), StoreError> {
         let mut lanes = self.lanes();
         if lanes.closed {
             return Err(StoreError::unavailable("the store is closed"));
@@ -106,7 +111,7 @@ impl<C: Committer> Queue<C> {
             Lane::Owner => &mut lanes.owners,
             Lane::Claim => &mut lanes.claims,
         };
-        waiting.push_back(Job { question, reply, _room: room });
+        waiting.push_back(job);
         let worth_it = lanes.is_worth_another();
         drop(lanes);
         if worth_it {

@@ -84,6 +84,11 @@ impl Stage {
         (stage, batcher, first)
     }
 
+    /// Lets one commit go on.
+    fn go_on_once(&self) {
+        self.0.gate.as_ref().expect("there is a gate").add_permits(1);
+    }
+
     fn go_on(&self) {
         self.0.gate.as_ref().expect("there is a gate").add_permits(1_000);
     }
@@ -197,6 +202,35 @@ async fn what_is_queued_meanwhile_goes_together_and_owners_go_first() {
     assert_eq!(answers(claims).await, [10, 20]);
     assert_eq!(answers(owners).await, [30, 40]);
     assert_eq!(stage.sent(), [vec![0], vec![3, 4, 1, 2]]);
+}
+
+/// What goes out after a batch whose callers come back at once with 11 and 12, while these wait already.
+async fn next_batch(waiting: std::ops::Range<u32>) -> Vec<u32> {
+    let (stage, batcher, _first) = Stage::busy().await;
+    let batcher = Arc::new(batcher);
+    for number in [1, 2] {
+        let batcher = Arc::clone(&batcher);
+        tokio::spawn(async move {
+            batcher.ask(Lane::Claim, plain(number)).await.unwrap().answer().await.unwrap();
+            batcher.ask(Lane::Claim, plain(10 + number)).await.unwrap().answer().await.unwrap();
+        });
+    }
+    let mut sent = stage.0.sent.subscribe();
+    tokio::task::yield_now().await;
+    stage.go_on_once();
+    sent.wait_for(|sent| sent.len() == 2).await.unwrap();
+    let _waiting = ask(&batcher, Lane::Claim, &numbered(waiting)).await;
+    stage.go_on_once();
+    sent.wait_for(|sent| sent.len() == 3).await.unwrap();
+    let sent = stage.sent();
+    assert_eq!(sent[1], [1, 2]);
+    sent[2].clone()
+}
+
+#[tokio::test]
+async fn a_few_wait_for_those_who_come_back_at_once_and_many_do_not() {
+    assert_eq!(next_batch(20..22).await, [20, 21, 11, 12]);
+    assert_eq!(next_batch(20..28).await, (20..28).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
