@@ -3,6 +3,7 @@
 //! Without arguments it prints the names of the operations. What an operation needs is made before, and always for
 //! [`MOST`] times, so that the difference between two runs is the operation itself.
 
+mod layer;
 mod operations;
 mod store;
 
@@ -27,12 +28,14 @@ const MOST: usize = 3_000;
 type Operation = fn(usize) -> Result<()>;
 
 /// In the order of the recorded table.
-const OPERATIONS: [(&str, Operation); 7] = [
+const OPERATIONS: [(&str, Operation); 9] = [
     ("parse a quoted `Idempotency-Key`", operations::parse_quoted),
     ("parse a bare `Idempotency-Key`", operations::parse_bare),
     ("fingerprint a request with a body of 1 KiB", operations::fingerprint),
     ("decide on a claim that finds an outcome", operations::decide),
     ("claim and complete a new key in the memory store", store::claim_and_complete),
+    ("a request with a new key through the layer", layer::first),
+    ("a repeat of a request through the layer", layer::replay),
     ("encode four stored headers", operations::encode),
     ("decode four stored headers", operations::decode),
 ];

@@ -13,7 +13,7 @@ use crate::MOST;
 
 /// How many keys are there before. Maps that grow would be counted, and chance has a part in which do: keys are spread over
 /// 64 maps by hashes that differ from run to run. With this many, all have room for 448, and none is about to grow.
-const BEFORE: usize = 19_000;
+pub(crate) const BEFORE: usize = 19_000;
 
 pub(crate) fn claim_and_complete(times: usize) -> Result<()> {
     let store = MemoryStore::new();

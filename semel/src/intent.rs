@@ -1,5 +1,6 @@
 //! What was asked under a key.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -27,10 +28,15 @@ const RESOURCE: Rule = Rule {
 ///
 /// Two requests under one key are the same if all three are equal. Anything else is another intent, and the key
 /// refuses it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Intent {
-    operation: Arc<str>,
-    resource: Arc<str>,
+///
+/// It is one pointer: clones share what it is made of.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Intent(Arc<Parts>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Parts {
+    operation: Box<str>,
+    resource: Box<str>,
     fingerprint: Fingerprint,
 }
 
@@ -45,7 +51,8 @@ impl Intent {
     /// # Errors
     /// [`IntentError::Text`] if the operation is empty, or either text is too long or holds control characters.
     pub fn new(operation: &str, resource: &str, fingerprint: Fingerprint) -> Result<Self, IntentError> {
-        Ok(Self { operation: OPERATION.check(operation)?, resource: RESOURCE.check(resource)?, fingerprint })
+        let (operation, resource) = (OPERATION.check(operation)?, RESOURCE.check(resource)?);
+        Ok(Self(Arc::new(Parts { operation, resource, fingerprint })))
     }
 
     /// An intent whose fingerprint is that of a value.
@@ -62,17 +69,28 @@ impl Intent {
 
     /// What is to be done, such as `POST /charges` or `commit-table`.
     pub fn operation(&self) -> &str {
-        &self.operation
+        &self.0.operation
     }
 
     /// What it is done to; may be empty.
     pub fn resource(&self) -> &str {
-        &self.resource
+        &self.0.resource
     }
 
     /// The digest of the rest of the request.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+        self.0.fingerprint
+    }
+}
+
+impl fmt::Debug for Intent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { operation, resource, fingerprint } = &*self.0;
+        f.debug_struct("Intent")
+            .field("operation", operation)
+            .field("resource", resource)
+            .field("fingerprint", fingerprint)
+            .finish()
     }
 }
 

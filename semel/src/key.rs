@@ -38,7 +38,7 @@ impl Scope {
     /// # Errors
     /// [`KeyError`] if the realm is empty, longer than [`Scope::MAX_BYTES`], or holds control characters.
     pub fn new(realm: &str) -> Result<Self, KeyError> {
-        Ok(Self { realm: REALM.check(realm)?, principal: Arc::from("") })
+        Ok(Self { realm: REALM.check(realm)?, principal: Arc::default() })
     }
 
     /// The same realm, for one caller.
@@ -54,7 +54,8 @@ impl Scope {
     /// # Errors
     /// [`KeyError`] if the value is not 1 to 255 printable ASCII characters without a space at either end.
     pub fn key(&self, value: &str) -> Result<Key, KeyError> {
-        Ok(Key { scope: self.clone(), value: VALUE.check(value)? })
+        let value = VALUE.check(value)?;
+        Ok(Key(Arc::new(Parts { scope: self.clone(), value })))
     }
 
     /// The tenant or service.
@@ -81,10 +82,15 @@ impl Scope {
 /// assert_eq!(refused.to_string(), "key begins or ends with a space");
 /// # Ok::<(), semel::KeyError>(())
 /// ```
+///
+/// It is one pointer: clones share what it is made of.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct Key(Arc<Parts>);
+
+#[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Parts {
     scope: Scope,
-    value: Arc<str>,
+    value: Box<str>,
 }
 
 impl Key {
@@ -101,20 +107,21 @@ impl Key {
 
     /// Whose key it is.
     pub fn scope(&self) -> &Scope {
-        &self.scope
+        &self.0.scope
     }
 
     /// What the client chose.
     pub fn value(&self) -> &str {
-        &self.value
+        &self.0.value
     }
 }
 
 /// Shows the realm and the first characters only, at most half of them: whole keys do not belong in logs.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.value[..(self.value.len() / 2).min(4)];
-        write!(f, "Key({}/{shown}…)", self.scope.realm)
+        let Parts { scope, value } = &*self.0;
+        let shown = &value[..(value.len() / 2).min(4)];
+        write!(f, "Key({}/{shown}…)", scope.realm)
     }
 }
 

@@ -185,10 +185,9 @@ impl Lease {
         self.intent.as_ref()
     }
 
-    /// The same lease with an alarm that tells its holder of the loss.
-    pub(crate) fn with_alarm(self) -> (Self, Arc<Alarm>) {
-        let alarm = Arc::<Alarm>::default();
-        (Self { alarm: Some(Arc::clone(&alarm)), ..self }, alarm)
+    /// Gives it an alarm that tells its holders of the loss.
+    pub(crate) fn set_alarm(&mut self) -> Arc<Alarm> {
+        Arc::clone(self.alarm.insert(Arc::default()))
     }
 }
 

@@ -126,6 +126,7 @@ mod fault;
 pub mod fault;
 mod text;
 mod time;
+mod timer;
 
 pub use answer::{Ack, Change, Claim, Done, Held, LeaseLost, Remembered, Void};
 pub use ask::{Ask, Durability, Takeover};

@@ -1,12 +1,13 @@
 //! Records in this process's memory.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use tokio::time::Instant;
 
 use crate::ask::Ask;
@@ -45,7 +46,30 @@ struct Shared {
 #[derive(Default)]
 struct Shard(Mutex<Slots>);
 
-type Slots = HashMap<Key, Option<Box<Record>>>;
+type Slots = HashTable<Slot>;
+
+/// A record, with what is asked of it most: the hash of its key, and when its retention is over.
+struct Slot {
+    hash: u64,
+    expires_at: Timestamp,
+    record: Option<Box<Record>>,
+}
+
+impl Slot {
+    fn new(hash: u64, record: Box<Record>) -> Self {
+        Self { hash, expires_at: record.expires_at, record: Some(record) }
+    }
+
+    fn change<T>(&mut self, change: impl FnOnce(&mut Option<Box<Record>>) -> T) -> T {
+        let result = change(&mut self.record);
+        self.expires_at = self.record.as_ref().map_or(self.expires_at, |record| record.expires_at);
+        result
+    }
+
+    fn is_of(&self, key: &Key) -> bool {
+        self.record.as_ref().is_some_and(|record| record.key == *key)
+    }
+}
 
 impl MemoryStore {
     /// How many records are kept unless set.
@@ -68,9 +92,20 @@ impl MemoryStore {
         &self.shared.clock
     }
 
-    fn slots(&self, key: &Key) -> MutexGuard<'_, Slots> {
-        let hash = self.shared.hasher.hash_one(key) as usize;
-        self.shared.shards[hash % SHARDS].slots()
+    /// Where the record of a key is, or would be, and the hash by which it is found there.
+    fn slots(&self, key: &Key) -> (MutexGuard<'_, Slots>, u64) {
+        let hash = self.shared.hasher.hash_one(key);
+        // Not by the bits that a table looks at, or all keys of a shard would be for the same few places of it.
+        (self.shared.shards[(hash >> 32) as usize % SHARDS].slots(), hash)
+    }
+
+    /// Does something with the record of a key, if there is one.
+    fn with_record<T>(&self, key: &Key, act: impl FnOnce(&mut Option<Box<Record>>) -> T) -> T {
+        let (mut slots, hash) = self.slots(key);
+        match slots.find_mut(hash, |slot| slot.is_of(key)) {
+            Some(slot) => slot.change(act),
+            None => act(&mut None),
+        }
     }
 
     fn answer<I, T>(&self, items: &[I], mut each: impl FnMut(&I, Timestamp) -> T) -> Answers<T> {
@@ -82,7 +117,7 @@ impl MemoryStore {
     fn make_room(&self, asks: &[Ask]) -> Result<(), StoreError> {
         let Shared { count, capacity, .. } = &*self.shared;
         let fits = count.load(Ordering::Relaxed) + asks.len() <= *capacity;
-        if fits || asks.iter().all(|ask| self.slots(&ask.key).contains_key(&ask.key)) {
+        if fits || asks.iter().all(|ask| self.with_record(&ask.key, |record| record.is_some())) {
             return Ok(());
         }
         Err(StoreError::unavailable(format!("memory holds {capacity} records, the limit; prune or raise it")))
@@ -115,36 +150,35 @@ impl Backend for MemoryStore {
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.make_room(asks)?;
         Ok(self.answer(asks, |ask, now| {
-            let mut slots = self.slots(&ask.key);
-            let slot = slots.entry(ask.key.clone()).or_default();
-            let opened = slot::open(slot, ask, now);
-            match &opened {
-                Opened::Created { .. } => {
-                    self.shared.count.fetch_add(1, Ordering::Relaxed);
+            let (mut slots, hash) = self.slots(&ask.key);
+            match slots.entry(hash, |slot| slot.is_of(&ask.key), |slot| slot.hash) {
+                Entry::Occupied(mut found) => found.get_mut().change(|record| slot::open(record, ask, now)),
+                Entry::Vacant(place) => {
+                    let mut record = None;
+                    let opened = slot::open(&mut record, ask, now);
+                    if let Some(record) = record {
+                        place.insert(Slot::new(hash, record));
+                        self.shared.count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    opened
                 }
-                _ if slot.is_none() => {
-                    slots.remove(&ask.key);
-                }
-                _ => {}
             }
-            opened
         }))
     }
 
     async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
         Ok(self.answer(items, |item, now| {
-            slot::replace(self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None), item, now)
+            self.with_record(&item.key, |record| slot::replace(record, item, now))
         }))
     }
 
     async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
-        Ok(self.answer(items, |item, now| {
-            slot::write(self.slots(&item.key).get_mut(&item.key).unwrap_or(&mut None), item, now)
-        }))
+        Ok(self
+            .answer(items, |item, now| self.with_record(&item.key, |record| slot::write(record, item, now))))
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
-        Ok(self.answer(keys, |key, _| self.slots(key).get(key).and_then(|slot| slot.as_deref().cloned())))
+        Ok(self.answer(keys, |key, _| self.with_record(key, |record| record.as_deref().cloned())))
     }
 
     async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
@@ -153,7 +187,7 @@ impl Backend for MemoryStore {
         let mut records: Vec<Record> = Vec::new();
         for shard in &self.shared.shards {
             let slots = shard.slots();
-            let wanted = slots.values().flatten().filter(|record| {
+            let wanted = slots.iter().flat_map(|slot| &slot.record).filter(|record| {
                 after.as_ref().is_none_or(|after| record.key > *after) && query.matches(record, now)
             });
             records.extend(wanted.map(|record| (**record).clone()));
@@ -169,7 +203,7 @@ impl Backend for MemoryStore {
         let now = self.shared.clock.now();
         let mut stats = Stats::default();
         for shard in &self.shared.shards {
-            for record in shard.slots().values().flatten() {
+            for record in shard.slots().iter().flat_map(|slot| &slot.record) {
                 stats.count(record.phase(now));
             }
         }
@@ -180,11 +214,16 @@ impl Backend for MemoryStore {
         let now = self.shared.clock.now();
         let mut left = prune.limit as usize;
         for shard in &self.shared.shards {
+            if left == 0 {
+                break;
+            }
             let mut slots = shard.slots();
             let before = slots.len();
-            slots.retain(|key, slot| {
-                let of_realm = prune.realm.as_deref().is_none_or(|realm| realm == key.scope().realm());
-                let goes = left > 0 && of_realm && slot.as_ref().is_some_and(|record| record.is_expired(now));
+            let of_realm =
+                |key: &Key| prune.realm.as_deref().is_none_or(|realm| realm == key.scope().realm());
+            slots.retain(|slot| {
+                let expired = |record: &Record| record.is_expired(now) && of_realm(&record.key);
+                let goes = left > 0 && slot.expires_at <= now && slot.record.as_deref().is_some_and(expired);
                 left -= usize::from(goes);
                 !goes
             });

@@ -19,11 +19,16 @@ const HEADER_NAME: Rule =
 ///
 /// Bytes in, the same bytes out. An outcome may have been recorded without its body because that was too large;
 /// then [`Outcome::body`] is `None`, which is not the same as an empty body.
+///
+/// It is one pointer: clones share what it is made of.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Outcome {
+pub struct Outcome(Arc<Parts>);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Parts {
     status: u16,
-    subtype: Option<Arc<str>>,
-    headers: Arc<[(Box<str>, Bytes)]>,
+    subtype: Option<Box<str>>,
+    headers: Vec<(Box<str>, Bytes)>,
     body: Option<Bytes>,
 }
 
@@ -41,7 +46,8 @@ impl Outcome {
         if !(100..=999).contains(&status) {
             return Err(OutcomeError::Status { found: status });
         }
-        Ok(Self { status, subtype: None, headers: Arc::from([]), body: Some(Bytes::new()) })
+        let parts = Parts { status, subtype: None, headers: Vec::new(), body: Some(Bytes::new()) };
+        Ok(Self(Arc::new(parts)))
     }
 
     /// A status 200 with the value as a JSON body.
@@ -64,13 +70,13 @@ impl Outcome {
         if body.len() > Self::MAX_BODY_BYTES {
             return Err(OutcomeError::Body { bytes: body.len(), limit: Self::MAX_BODY_BYTES });
         }
-        Ok(Self { body: Some(body), ..self })
+        Ok(self.with(|parts| parts.body = Some(body)))
     }
 
     /// The same without its body, for one that is too large to keep or was streamed.
     #[must_use]
     pub fn without_body(self) -> Self {
-        Self { body: None, ..self }
+        self.with(|parts| parts.body = None)
     }
 
     /// The same with these headers, in this order; a name may come more than once.
@@ -86,13 +92,12 @@ impl Outcome {
         let mut kept = Vec::new();
         for (name, value) in headers {
             bytes += name.len() + value.len();
-            HEADER_NAME.check(name)?;
-            kept.push((Box::from(name), value));
+            kept.push((HEADER_NAME.check(name)?, value));
         }
         if bytes > Self::MAX_HEADER_BYTES {
             return Err(OutcomeError::Headers { bytes, limit: Self::MAX_HEADER_BYTES });
         }
-        Ok(Self { headers: kept.into(), ..self })
+        Ok(self.with(|parts| parts.headers = kept))
     }
 
     /// The same with a subtype, a word for programs that tells apart what the status does not.
@@ -100,27 +105,33 @@ impl Outcome {
     /// # Errors
     /// [`OutcomeError::Text`] if it is not 1 to 64 printable ASCII characters.
     pub fn with_subtype(self, subtype: &str) -> Result<Self, OutcomeError> {
-        Ok(Self { subtype: Some(SUBTYPE.check(subtype)?), ..self })
+        let subtype = SUBTYPE.check(subtype)?;
+        Ok(self.with(|parts| parts.subtype = Some(subtype)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Parts)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 
     /// The status, as in HTTP.
     pub fn status(&self) -> u16 {
-        self.status
+        self.0.status
     }
 
     /// The subtype, if there is one.
     pub fn subtype(&self) -> Option<&str> {
-        self.subtype.as_deref()
+        self.0.subtype.as_deref()
     }
 
     /// The headers, in the order they were given.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &Bytes)> {
-        self.headers.iter().map(|(name, value)| (&**name, value))
+        self.0.headers.iter().map(|(name, value)| (&**name, value))
     }
 
     /// The body; `None` if the outcome was recorded without it.
     pub fn body(&self) -> Option<&Bytes> {
-        self.body.as_ref()
+        self.0.body.as_ref()
     }
 
     /// The JSON body as a value.
@@ -136,11 +147,12 @@ impl Outcome {
 /// Shows sizes, not contents: bodies do not belong in logs.
 impl fmt::Debug for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { status, subtype, headers, body } = &*self.0;
         f.debug_struct("Outcome")
-            .field("status", &self.status)
-            .field("subtype", &self.subtype)
-            .field("headers", &self.headers.len())
-            .field("body_bytes", &self.body.as_ref().map(Bytes::len))
+            .field("status", status)
+            .field("subtype", subtype)
+            .field("headers", &headers.len())
+            .field("body_bytes", &body.as_ref().map(Bytes::len))
             .finish()
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use ::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, timeout_at};
+
+use crate::timer::within;
 
 /// For how long a response is gathered before its caller gets to see it: one that says how long it is, and one that
 /// does not, which may be a stream without an end.
@@ -170,12 +171,20 @@ where
     Ok((gathered.finish(), trailers))
 }
 
+/// How the gathering of a body ended.
+enum Gathering<E> {
+    Ended,
+    Failed(E),
+    /// It is over the limit, or has taken too long.
+    Unfinished,
+}
+
 /// Reads a response ahead, to its end, up to the limit or until it has taken too long: as long as is said, or as is usual. The bytes come along if they
 /// are all of it: without an error at the end, and without trailers, which no record holds.
 pub(super) async fn read_response<B>(
     body: B,
     limit: usize,
-    within: Option<Duration>,
+    longest: Option<Duration>,
 ) -> (ReadAhead<B>, Option<Bytes>)
 where
     B: Body<Data = Bytes>,
@@ -184,34 +193,35 @@ where
         return (ReadAhead::passed(body), None);
     }
     let usual = if body.size_hint().exact().is_some() { GATHER_KNOWN } else { GATHER_UNKNOWN };
-    let patience = within.unwrap_or(usual);
-    let until = Instant::now() + patience;
+    let patience = longest.unwrap_or(usual);
     let mut body = Box::pin(body);
     let mut gathered = Gathered::default();
     let mut trailers = None;
-    loop {
-        let frame = poll_fn(|context| body.as_mut().poll_frame(context));
-        let Ok(frame) = timeout_at(until, frame).await else { break };
-        match frame.map(|frame| frame.map(Frame::into_data)) {
-            Some(Ok(Ok(data))) => {
-                gathered.add(data);
-                if gathered.length() > limit {
-                    break;
-                }
-            }
-            Some(Ok(Err(frame))) => trailers = frame.into_trailers().ok(),
-            Some(Err(error)) => {
-                let data = gathered.finish();
-                return (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None);
-            }
-            None => {
-                let data = gathered.finish();
-                let whole = trailers.is_none().then(|| data.clone());
-                return (ReadAhead::whole_with(data, trailers), whole);
+    let gathering = async {
+        while gathered.length() <= limit {
+            match poll_fn(|context| body.as_mut().poll_frame(context)).await {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => gathered.add(data),
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                },
+                Some(Err(error)) => return Gathering::Failed(error),
+                None => return Gathering::Ended,
             }
         }
+        Gathering::Unfinished
+    };
+    let ending = within(patience, pin!(gathering)).await;
+    let data = gathered.finish();
+    match ending.unwrap_or(Gathering::Unfinished) {
+        Gathering::Failed(error) => (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None),
+        Gathering::Ended => {
+            let whole = trailers.is_none().then(|| data.clone());
+            (ReadAhead::whole_with(data, trailers), whole)
+        }
+        Gathering::Unfinished => {
+            (ReadAhead { rest: Some(body), ..ReadAhead::whole_with(data, trailers) }, None)
+        }
     }
-    (ReadAhead { rest: Some(body), ..ReadAhead::whole_with(gathered.finish(), trailers) }, None)
 }
 
 #[cfg(test)]

@@ -65,8 +65,8 @@
 //! 5. **The same request** has the same method, path, query, content type, content encoding and body; see
 //!    [`RequestFingerprint`] for less strict ways. Anything else under the same key is refused, and changes nothing. Changing
 //!    these options makes other requests of those that are under way.
-//! 6. **The handler** runs on a task of its own: a client that goes away does not stop it, and its outcome is recorded. Its
-//!    lease, in the extensions, is renewed on another. A panic abandons the key.
+//! 6. **The handler** runs to its end: a client that goes away does not stop it, and its outcome is recorded. Its lease, in the
+//!    extensions, is renewed on a task of its own. A panic abandons the key.
 //! 7. **What counts** is the handler's [`Verdict`], or that of the policy and the status.
 //! 8. **Recorded, then answered.** Nobody is told an outcome that is not recorded. The first caller gets the handler's own
 //!    response, untouched; if the attempt was taken over meanwhile, it gets the winner's.
@@ -108,8 +108,9 @@
 //!
 //! One layer is enough for a request. If there are two, the outer one counts.
 //!
-//! What a handler finds in a `task_local!` of an outer layer is not there, as it runs on another task; extensions and spans
-//! are. A nested router of axum takes the prefix off the path: turn on the feature `axum`, with which the whole path counts.
+//! What an outer layer has for the handler belongs in the extensions of the request. A `task_local!` is there only until the
+//! client goes away: then the handler moves to another task, and one that looks for it panics half way, which holds its key.
+//! Spans move along. A nested router of axum takes the prefix off the path: turn on the feature `axum`, with which the whole path counts.
 //! The inner service gets its requests with [`ReadAhead`] bodies, which everything that is added by `Router::layer` takes; what takes only
 //! the bodies of axum, such as `from_fn` within one `ServiceBuilder`, needs a `map_request` in between.
 //!

@@ -1,10 +1,11 @@
 //! Reading a request: whose key, and what is asked under it.
 
+use std::pin::pin;
+
 use ::http::Request;
 use ::http::request::Parts;
 use bytes::Bytes;
 use http_body::Body;
-use tokio::time::timeout;
 
 use super::body::{ReadAhead, Unread, read_request};
 use super::key;
@@ -14,6 +15,7 @@ use super::rejection::Rejection;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::text::shorten;
+use crate::timer::within;
 
 /// A request with a key, read to its end.
 pub(super) struct Asked<Q: Body> {
@@ -60,12 +62,12 @@ pub(super) async fn read<Q: Body<Data = Bytes>>(
     parts: Box<Parts>,
     body: Q,
 ) -> Result<Asked<Q>, Rejection> {
-    let read = timeout(options.request_timeout, read_request(body, options.max_request_bytes));
-    let (body, trailers) =
-        read.await.map_err(|_| Rejection::RequestTimeout)?.map_err(|unread| match unread {
-            Unread::TooLarge => Rejection::RequestTooLarge(options.max_request_bytes),
-            Unread::Failed => Rejection::RequestUnreadable,
-        })?;
+    let read = pin!(read_request(body, options.max_request_bytes));
+    let read = within(options.request_timeout, read);
+    let (body, trailers) = read.await.ok_or(Rejection::RequestTimeout)?.map_err(|unread| match unread {
+        Unread::TooLarge => Rejection::RequestTooLarge(options.max_request_bytes),
+        Unread::Failed => Rejection::RequestUnreadable,
+    })?;
     let intent = intent(options, &parts, &body);
     Ok(Asked { intent, parts, body: ReadAhead::whole_with(body, trailers) })
 }
@@ -75,7 +77,7 @@ fn intent(options: &Options, parts: &Parts, body: &[u8]) -> Intent {
     let uri = original_uri(parts);
     let path = uri.path_and_query().map_or("", |path| path.as_str());
     let fingerprint = options.fingerprint.of(parts, path, body);
-    let operation = format!("{} {}", parts.method, uri.path());
+    let operation = [parts.method.as_str(), " ", uri.path()].concat();
     Intent::new(&operation, "", fingerprint).unwrap_or_else(|_| {
         Intent::new(&shorten(&operation, Intent::MAX_OPERATION_BYTES), "", fingerprint)
             .expect("text that is not empty, without control characters, within the limit")

@@ -17,6 +17,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const REPLAY: HeaderName = HeaderName::from_static("idempotency-replay");
 
 /// What the caller gets.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 pub(super) enum Answer<R: Body, E> {
     /// What the handler answered, untouched.
     Own(Result<Response<ReadAhead<R>>, E>),

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use super::body::{ReadAhead, read_response};
 use super::layer::Options;
 use super::verdict::{Verdict, is_stream};
-use crate::once::{Failure, Work};
+use crate::once::{Failure, Once, Work};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 
@@ -29,7 +29,7 @@ pub(super) struct Own<R: Body, E> {
 /// itself goes another way, as a record does not hold all of it.
 pub(super) fn run<S, Q, R>(
     options: Arc<Options>,
-    policy: Policy,
+    once: Once,
     mut inner: S,
     mut parts: Box<request::Parts>,
     body: ReadAhead<Q>,
@@ -47,10 +47,10 @@ where
 {
     let span = span.clone();
     Box::new(move |lease| {
+        parts.extensions.insert(lease);
         let work = async move {
-            parts.extensions.insert(lease);
             let (own, ending) = match inner.call(Request::from_parts(*parts, body)).await {
-                Ok(response) => settle(&options, &policy, response).await,
+                Ok(response) => settle(&options, once.policy(), response).await,
                 Err(error) => {
                     let failure = Failure::unknown(format!("the service failed: {error}"));
                     (Some(Own { result: Err(error), outcome: None }), Err(failure))
@@ -101,14 +101,13 @@ where
 /// What is recorded of a response. If its headers are over every limit, just its status: the handler has run, and
 /// must not run again.
 fn outcome(options: &Options, parts: &Parts, body: Option<Bytes>) -> Outcome {
-    let bare = Outcome::new(parts.status.as_u16()).expect("a status of three digits").without_body();
-    let whole =
-        bare.clone().with_headers(options.recorded.of(&parts.headers)).and_then(|outcome| match body {
-            Some(body) => outcome.with_body(body),
-            None => Ok(outcome),
-        });
+    let bare = || Outcome::new(parts.status.as_u16()).expect("a status of three digits").without_body();
+    let whole = bare().with_headers(options.recorded.of(&parts.headers)).and_then(|outcome| match body {
+        Some(body) => outcome.with_body(body),
+        None => Ok(outcome),
+    });
     whole.unwrap_or_else(|error| {
         tracing::warn!(%error, "a response is recorded without its headers and body");
-        bare
+        bare()
     })
 }

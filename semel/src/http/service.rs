@@ -105,8 +105,8 @@ where
     let span =
         tracing::info_span!("idempotency", ?key, operation = intent.operation(), answer = field::Empty);
     let (tell, mut told) = oneshot::channel();
-    let work = run(Arc::clone(&layer.options), layer.once.policy().clone(), inner, parts, body, tell, &span);
-    let ran = layer.once.run_work(&key, &intent, work).instrument(span.clone()).await;
+    let work = run(Arc::clone(&layer.options), layer.once.clone(), inner, parts, body, tell, &span);
+    let ran = layer.once.run_here(&key, &intent, work).instrument(span.clone()).await;
     fault::reach("before_reply");
     match span.in_scope(|| answer(ran, told.try_recv().ok(), layer.once.policy())) {
         Answer::Own(own) => {

@@ -21,45 +21,50 @@ impl Once {
     /// Runs the work and settles it, on a task of its own: nothing depends on the caller any more.
     pub(super) fn start(
         &self,
-        lease: Lease,
+        mut lease: Lease,
         intent: &Intent,
-        copies: Copies,
+        copies: &Copies,
         work: Work,
     ) -> JoinHandle<Result<Ran<Outcome>, RunError>> {
-        let (once, intent) = (self.clone(), intent.clone());
-        self.engine.tasks.spawn(async move { once.attempt(lease, &intent, copies, work).await })
+        let (once, intent, copies) = (self.clone(), intent.clone(), *copies);
+        self.engine.tasks.spawn(async move { once.attempt(&mut lease, &intent, &copies, work).await })
     }
 
-    async fn attempt(
+    /// Runs the work and settles it.
+    pub(super) async fn attempt(
         &self,
-        lease: Lease,
+        lease: &mut Lease,
         intent: &Intent,
-        copies: Copies,
+        copies: &Copies,
         work: Work,
     ) -> Result<Ran<Outcome>, RunError> {
-        let length = self.engine.policy.terms().lease();
-        let is_late = |heard: Instant| heard.elapsed() > length / 3;
+        let length = || self.engine.policy.terms().lease();
+        let is_late = |heard: Instant| heard.elapsed() > length() / 3;
         let mut heard = copies.sent;
         if is_late(heard) {
             heard = Instant::now();
-            if let Some(ended) = Box::pin(self.make_sure(&lease, intent, copies)).await {
+            if let Some(ended) = Box::pin(self.make_sure(lease, intent, copies)).await {
                 return ended;
             }
         }
         let (store, alive) = (&self.engine.store, &self.engine.alive);
-        let (lease, renewal) = Renewal::begin(store, lease, length, heard, alive).await;
+        let mut renewal = Some(Renewal::begin(store, lease, length(), heard, alive).await);
         // Others may have had their turn meanwhile, and taken their time.
         if is_late(heard)
-            && let Some(ended) = Box::pin(self.make_sure(&lease, intent, copies)).await
+            && let Some(ended) = Box::pin(self.make_sure(lease, intent, copies)).await
         {
             return ended;
         }
-        let (running, began) = (lease.clone(), Instant::now());
-        // A panic of the work is its own, and says nothing about what is recorded of it.
-        let result = AssertUnwindSafe(async move { work(running).await }).catch_unwind().await;
+        let result = self.work(lease.clone(), work).await;
+        self.settle(lease, intent, copies, &mut renewal, result).await
+    }
+
+    /// Does the work, and times it. A panic of the work is its own, and says nothing about what is recorded of it.
+    async fn work(&self, lease: Lease, work: Work) -> Result<Outcome, Failure> {
+        let began = Instant::now();
+        let result = AssertUnwindSafe(async move { work(lease).await }).catch_unwind().await;
         self.engine.meter.work(began.elapsed());
-        let result = result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))));
-        self.settle(&lease, intent, copies, Some(renewal), result).await
+        result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))))
     }
 
     /// Makes sure that a lease that took long to get is still ours; else says how the run ends.
@@ -67,7 +72,7 @@ impl Once {
         &self,
         lease: &Lease,
         intent: &Intent,
-        copies: Copies,
+        copies: &Copies,
     ) -> Option<Result<Ran<Outcome>, RunError>> {
         match self.confirm(lease).await {
             Ok(true) => None,
@@ -85,7 +90,7 @@ impl Once {
     /// Whether a lease that took long to get is still ours: it may be over, and somebody else may have found out that
     /// nothing happened, which is true until the work starts.
     async fn confirm(&self, lease: &Lease) -> Result<bool, StoreError> {
-        let mut patience = Patience::of(self.engine.policy.patience(), lease.key());
+        let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
         loop {
             match call(self.engine.store.renew(lease, self.engine.policy.terms().lease())).await {
                 Ok(ack) => return Ok(ack.stands()),
@@ -100,10 +105,10 @@ impl Once {
         &self,
         lease: &Lease,
         intent: &Intent,
-        copies: Copies,
+        copies: &Copies,
         outcome: Outcome,
     ) -> Result<Ran<Outcome>, RunError> {
-        let recorded = self.settle(lease, intent, copies, None, Ok(outcome)).await?;
+        let recorded = self.settle(lease, intent, copies, &mut None, Ok(outcome)).await?;
         Ok(Ran { replayed: true, ..recorded })
     }
 }

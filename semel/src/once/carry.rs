@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio_util::task::TaskTracker;
+use tokio::sync::oneshot;
 
 use crate::fault;
 
@@ -16,12 +16,14 @@ pub(super) struct Carried<T: Send + 'static> {
     /// Gone when it has ended, or panicked.
     run: Option<BoxFuture<'static, T>>,
     runtime: Handle,
+    /// Closed when the caller is gone, for those who wait only for its sake.
+    _here: oneshot::Receiver<()>,
 }
 
 impl<T: Send + 'static> Carried<T> {
-    /// The tracker waits for its end, wherever it runs.
-    pub(super) fn new(run: impl Future<Output = T> + Send + 'static, tasks: &TaskTracker) -> Self {
-        Self { run: Some(Box::pin(tasks.track_future(run))), runtime: Handle::current() }
+    /// What closes when the caller is gone comes along.
+    pub(super) fn new(run: impl Future<Output = T> + Send + 'static, here: oneshot::Receiver<()>) -> Self {
+        Self { run: Some(Box::pin(run)), runtime: Handle::current(), _here: here }
     }
 }
 
@@ -29,7 +31,7 @@ impl<T: Send + 'static> Future for Carried<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Self { run, runtime } = &mut *self;
+        let Self { run, runtime, .. } = &mut *self;
         let _within = runtime.enter();
         let Some(mut running) = run.take() else { return Poll::Pending };
         let polled = running.as_mut().poll(context);

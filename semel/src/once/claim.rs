@@ -34,7 +34,7 @@ impl Once {
         takeover: Takeover,
     ) -> Result<(Claim, Copies), RunError> {
         let asked = Instant::now();
-        let answer = self.send(key, intent, takeover).await;
+        let answer = self.send(key, intent, takeover, asked).await;
         let word = match &answer {
             Ok((claim, _)) => claim.word(),
             Err(_) => "unavailable",
@@ -48,8 +48,9 @@ impl Once {
         key: &Key,
         intent: &Intent,
         takeover: Takeover,
+        asked: Instant,
     ) -> Result<(Claim, Copies), RunError> {
-        let mut patience = Patience::of(self.engine.policy.patience(), key);
+        let mut patience = Patience::since(asked, self.engine.policy.patience(), key);
         let now = loop {
             match call(self.engine.store.now()).await {
                 Ok(now) => break now,
@@ -74,13 +75,13 @@ impl Once {
             match call(self.engine.store.claim(&ask)).await {
                 Ok(claim @ Claim::Granted(_)) => return Ok((claim, copies)),
                 Ok(refused) => {
-                    self.void_later(key, copies);
+                    self.void_later(key, &copies);
                     return Ok((refused, copies));
                 }
                 Err(error) => {
                     copies.astray |= error.is_unknown();
                     if !patience.lasts(&error).await {
-                        self.void_later(key, copies);
+                        self.void_later(key, &copies);
                         return Err(RunError::Unavailable(error));
                     }
                 }
@@ -90,11 +91,11 @@ impl Once {
 
     /// Takes back, in the background, what a copy of the claim may still do or have done. Only for a token under
     /// which nothing runs or ran.
-    pub(super) fn void_later(&self, key: &Key, copies: Copies) {
+    pub(super) fn void_later(&self, key: &Key, copies: &Copies) {
         if !copies.astray {
             return;
         }
-        let (once, key) = (self.clone(), key.clone());
+        let (once, key, copies) = (self.clone(), key.clone(), *copies);
         self.engine.tasks.spawn(async move {
             let mut patience = Patience::until_shutdown(
                 &once.engine.shutdown,

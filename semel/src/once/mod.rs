@@ -207,21 +207,40 @@ impl Once {
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
-        self.run_work(key, intent, Box::new(move |lease| Box::pin(work(lease)))).await
+        let work = Box::new(move |lease| -> BoxFuture<'static, _> { Box::pin(work(lease)) });
+        self.carry(key, intent, work, Place::OwnTask).await
     }
 
-    /// As [`Once::run_outcome`], for work that is behind a pointer already.
-    pub(crate) async fn run_work(
+    /// As [`Once::run_outcome`], for work that runs with its caller, who polls this until it is there, or drops it: a
+    /// task less. Dropped, it goes on on a task of its own, as any run does.
+    #[cfg(feature = "http")]
+    pub(crate) async fn run_here(
         &self,
         key: &Key,
         intent: &Intent,
         work: Work,
     ) -> Result<Ran<Outcome>, RunError> {
+        self.carry(key, intent, work, Place::Here).await
+    }
+
+    fn carry(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        work: Work,
+        place: Place,
+    ) -> Carried<Result<Ran<Outcome>, RunError>> {
         let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
         // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing else does.
-        let (caller, _here) = oneshot::channel();
-        let drive = async move { once.drive(&key, &intent, caller, work).await };
-        Carried::new(drive, &self.engine.tasks).await
+        let (mut caller, here) = oneshot::channel();
+        // Whoever drains the engine waits for its end, wherever it runs.
+        let tracked = self.engine.tasks.token();
+        let drive = async move {
+            let ran = once.drive(&key, &intent, &mut caller, work, place).await;
+            drop(tracked);
+            ran
+        };
+        Carried::new(drive, here)
     }
 
     /// Waits until all work that has started here is settled, and what goes on in the background has ended.
@@ -243,44 +262,51 @@ impl Once {
         &self,
         key: &Key,
         intent: &Intent,
-        mut caller: oneshot::Sender<()>,
+        caller: &mut oneshot::Sender<()>,
         work: Work,
+        place: Place,
     ) -> Result<Ran<Outcome>, RunError> {
         let until = Instant::now() + self.engine.policy.wait();
         let mut takeover = self.engine.policy.takeover();
         let mut found_out = None;
         let mut reconciles_left = MAX_RECONCILES;
         loop {
-            let (claim, copies) = self.ask(key, intent, takeover).await?;
-            match claim {
+            let (mut claim, copies) = self.ask(key, intent, takeover).await?;
+            match &mut claim {
                 Claim::Granted(lease) => {
                     fault::reach("granted");
                     #[cfg(semel_faults)]
-                    let _mistake = mistake::ReleaseOnDrop::of(self, &lease, copies);
-                    return match found_out {
-                        Some(outcome) => Box::pin(self.record(&lease, intent, copies, outcome)).await,
-                        None => self.start(lease, intent, copies, work).await.unwrap_or_else(interrupted),
+                    let _mistake = mistake::ReleaseOnDrop::of(self, lease, &copies);
+                    if let Some(outcome) = found_out {
+                        return Box::pin(self.record(lease, intent, &copies, outcome)).await;
+                    }
+                    return match place {
+                        #[cfg(feature = "http")]
+                        Place::Here => self.attempt(lease, intent, &copies, work).await,
+                        Place::OwnTask => {
+                            self.start(lease.clone(), intent, &copies, work).await.unwrap_or_else(interrupted)
+                        }
                     };
                 }
-                Claim::Done(done) => return Ok(Ran { value: done.outcome, replayed: true }),
+                Claim::Done(done) => return Ok(Ran { value: done.outcome.clone(), replayed: true }),
                 Claim::Mismatch => return Err(RunError::Mismatch),
                 Claim::Late => {
                     let late = StoreError::unavailable("the claim reached the store too late");
                     return Err(RunError::Unavailable(late));
                 }
-                Claim::Running { since, left } => {
-                    Box::pin(self.wait(key, until, &mut caller))
+                &mut Claim::Running { since, left } => {
+                    Box::pin(self.wait(key, until, caller))
                         .await
                         .map_err(|_| RunError::Pending { since, retry_after: left })?;
                 }
                 // Its renewals do not get through, but it lives, so it is not lost.
-                Claim::Held(held) if self.engine.alive.has(key, held.fence) => {
+                &mut Claim::Held(held) if self.engine.alive.has(key, held.fence) => {
                     let retry_after = self.engine.policy.terms().lease();
-                    Box::pin(self.wait(key, until, &mut caller))
+                    Box::pin(self.wait(key, until, caller))
                         .await
                         .map_err(|_| RunError::Pending { since: held.since, retry_after })?;
                 }
-                Claim::Held(held) => {
+                &mut Claim::Held(held) => {
                     let known = if reconciles_left > 0 {
                         Box::pin(self.find_out(key, intent, held)).await
                     } else {
@@ -329,6 +355,16 @@ fn interrupted<T>(error: JoinError) -> Result<T, RunError> {
 
 /// The work of one attempt, behind a pointer: it is handed from step to step.
 pub(crate) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
+
+/// Where an attempt runs. Either way it is finished, whatever becomes of its caller.
+#[derive(Clone, Copy)]
+enum Place {
+    /// On a task of its own: it goes on while its caller does something else.
+    OwnTask,
+    /// With its caller, for as long as that is there.
+    #[cfg(feature = "http")]
+    Here,
+}
 
 /// There is no time left to wait, no room, or nobody who would hear of it.
 struct NobodyWaits;

@@ -1,16 +1,15 @@
 //! Asking a store again, for a while.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::timer::within;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// While somebody waits for the answer.
@@ -36,11 +35,11 @@ pub(super) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// For this long.
-    pub(super) fn of(length: Duration, key: &'a Key) -> Self {
+    /// For this long, from then on.
+    pub(super) fn since(began: Instant, length: Duration, key: &'a Key) -> Self {
         Self {
             length,
-            until: Some(Instant::now() + length),
+            until: Some(began + length),
             shutdown: None,
             pause: FIRST_PAUSE,
             longest: LONGEST_PAUSE,
@@ -55,7 +54,12 @@ impl<'a> Patience<'a> {
         longest: Duration,
         key: &'a Key,
     ) -> Self {
-        Self { until: None, shutdown: Some(shutdown.clone()), longest, ..Self::of(length, key) }
+        Self {
+            until: None,
+            shutdown: Some(shutdown.clone()),
+            longest,
+            ..Self::since(Instant::now(), length, key)
+        }
     }
 
     /// After an error: pauses and says whether to ask again. It is boxed, as most questions are answered at once.
@@ -98,14 +102,9 @@ fn spread_percent(key: &Key) -> u32 {
 }
 
 /// The answer to one question, or that there was none within the limit.
-pub(super) async fn call<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let mut question = pin!(question);
-    // A store that knows the answer needs no timer.
-    if let Poll::Ready(answer) = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await {
-        return answer;
-    }
-    match timeout(CALL_LIMIT, question).await {
-        Ok(answer) => answer,
-        Err(_) => Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}"))),
-    }
+pub(super) async fn call<T>(
+    question: impl Future<Output = Result<T, StoreError>> + Unpin,
+) -> Result<T, StoreError> {
+    let unanswered = || Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}")));
+    within(CALL_LIMIT, question).await.unwrap_or_else(unanswered)
 }

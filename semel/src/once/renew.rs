@@ -19,7 +19,7 @@ use crate::answer::Ack;
 use crate::error::StoreError;
 use crate::fault;
 use crate::key::Key;
-use crate::lease::{Alarm, Fence, Lease, Token};
+use crate::lease::{Alarm, Fence, Lease};
 use crate::meter;
 use crate::store::Store;
 
@@ -34,8 +34,21 @@ struct Book {
     attempts: BTreeSet<(Fence, Key)>,
     /// Leases that were not renewed yet. Those of a runtime are looked after there: it may be the only one that goes on.
     waiting: HashMap<Id, Waiting>,
-    /// Leases that are being renewed.
-    renewed: HashMap<Token, (DropGuard, JoinHandle<()>)>,
+    /// Leases that are being renewed, by their tokens: few live for so long.
+    renewed: BTreeMap<[u8; 16], (DropGuard, JoinHandle<()>)>,
+}
+
+impl Book {
+    /// Takes a lease off the book: it is not renewed again, except by the task that does so already.
+    fn end(&mut self, renewal: &Renewal) -> Option<(DropGuard, JoinHandle<()>)> {
+        if let Some(waiting) = self.waiting.get_mut(&renewal.runtime) {
+            waiting.by_due.remove(&renewal.due);
+            if waiting.by_due.is_empty() && waiting.next_look.is_none() {
+                self.waiting.remove(&renewal.runtime);
+            }
+        }
+        self.renewed.remove(&renewal.due.1)
+    }
 }
 
 /// The leases of a runtime that were not renewed yet.
@@ -93,8 +106,8 @@ impl Alive {
         let waiting = all.get_mut(&runtime)?;
         let now = Instant::now();
         while let Some(first) = waiting.by_due.first_entry().filter(|first| first.key().0 <= now) {
-            let keeper = first.remove();
-            let (token, stop) = (keeper.lease.token(), CancellationToken::new());
+            let ((_, token), keeper) = first.remove_entry();
+            let stop = CancellationToken::new();
             let task = tokio::spawn(keeper.keep(stop.clone()));
             renewed.insert(token, (stop.drop_guard(), task));
         }
@@ -146,28 +159,25 @@ pub(super) struct Renewal {
     alive: Arc<Alive>,
     attempt: (Fence, Key),
     due: Due,
-    token: Token,
     runtime: Id,
 }
 
 impl Renewal {
-    /// Renewal of a lease that was last asked for at `heard`, which is at the latest when it began. The lease that
-    /// comes back tells of its loss.
+    /// Renewal of a lease that was last asked for at `heard`, which is at the latest when it began. From now on the lease
+    /// tells of its loss.
     pub(super) async fn begin(
         store: &Arc<dyn Store>,
-        lease: Lease,
+        lease: &mut Lease,
         length: Duration,
         heard: Instant,
         alive: &Arc<Alive>,
-    ) -> (Lease, Self) {
-        let (lease, alarm) = lease.with_alarm();
-        let token = lease.token();
+    ) -> Self {
+        let alarm = lease.set_alarm();
         // It leaves the book when it is dropped, in the middle of this, too.
         let renewal = Self {
             alive: Arc::clone(alive),
             attempt: (lease.fence(), lease.key().clone()),
-            due: (heard + length / 3, *token.as_bytes()),
-            token,
+            due: (heard + length / 3, *lease.token().as_bytes()),
             runtime: Handle::current().id(),
         };
         let keeper = Keeper { store: Arc::clone(store), lease: lease.clone(), length, heard, alarm };
@@ -176,37 +186,29 @@ impl Renewal {
             // its timer first.
             yield_now().await;
         }
-        (lease, renewal)
+        renewal
     }
 
     /// Renews no more. When this returns, no renewal is on its way: one that came after an abandon would revive
     /// the lease of a key that nobody runs.
     pub(super) async fn stop(self) {
-        if let Some((stop, task)) = self.end() {
+        let renewed = self.alive.book().end(&self);
+        if let Some((stop, task)) = renewed {
             drop(stop);
             // It ends by itself; a panic in the store is the store's, and says nothing about the work.
             let _ended = task.await;
         }
     }
-
-    /// Takes the lease off the book: it is not renewed again, except by the task that does so already.
-    fn end(&self) -> Option<(DropGuard, JoinHandle<()>)> {
-        let mut book = self.alive.book();
-        if let Some(waiting) = book.waiting.get_mut(&self.runtime) {
-            waiting.by_due.remove(&self.due);
-            if waiting.by_due.is_empty() && waiting.next_look.is_none() {
-                book.waiting.remove(&self.runtime);
-            }
-        }
-        book.renewed.remove(&self.token)
-    }
 }
 
 impl Drop for Renewal {
     fn drop(&mut self) {
+        let mut book = self.alive.book();
+        book.attempts.remove(&self.attempt);
+        let renewed = book.end(self);
+        drop(book);
         // Dropping the guard stops the task.
-        self.end();
-        self.alive.book().attempts.remove(&self.attempt);
+        drop(renewed);
     }
 }
 

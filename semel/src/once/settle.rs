@@ -62,8 +62,8 @@ impl Once {
         &self,
         lease: &Lease,
         intent: &Intent,
-        copies: Copies,
-        mut renewal: Option<Renewal>,
+        copies: &Copies,
+        renewal: &mut Option<Renewal>,
         result: Result<Outcome, Failure>,
     ) -> Result<Ran<Outcome>, RunError> {
         let ending = Ending::of(&result, self.engine.policy.max_body_bytes());
@@ -76,17 +76,17 @@ impl Once {
             && fault::makes("answer_before_record")
         {
             let early = Ran { value: outcome.clone(), replayed: false };
-            self.settle_later(lease, copies, renewal, ending);
+            self.settle_later(lease, copies, renewal.take(), ending);
             return Ok(early);
         }
         let asked = Instant::now();
-        let patience = Patience::of(self.engine.policy.patience(), lease.key());
-        let written = self.write(lease, &ending, patience).await;
+        let mut patience = Patience::since(asked, self.engine.policy.patience(), lease.key());
+        let written = self.write(lease, &ending, &mut patience).await;
         self.engine.meter.settlement(ending.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
-                self.settle_later(lease, copies, renewal, ending);
+                self.settle_later(lease, copies, renewal.take(), ending);
                 return Err(result.map_or_else(RunError::from, |_| RunError::OutcomePending(error)));
             }
             Err(error) => {
@@ -116,18 +116,18 @@ impl Once {
 
     /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
     /// out all the same, it still counts unless somebody takes over.
-    fn settle_later(&self, lease: &Lease, copies: Copies, renewal: Option<Renewal>, ending: Ending) {
-        let (once, lease) = (self.clone(), lease.clone());
+    fn settle_later(&self, lease: &Lease, copies: &Copies, renewal: Option<Renewal>, ending: Ending) {
+        let (once, lease, copies) = (self.clone(), lease.clone(), *copies);
         self.engine.tasks.spawn(async move {
             let _until_settled = renewal;
-            let patience = Patience::until_shutdown(
+            let mut patience = Patience::until_shutdown(
                 &once.engine.shutdown,
                 once.engine.policy.patience(),
                 LONGEST_SETTLING_PAUSE,
                 lease.key(),
             );
-            match once.write(&lease, &ending, patience).await {
-                Ok(ack) => once.settled(&lease, copies, &ending, ack),
+            match once.write(&lease, &ending, &mut patience).await {
+                Ok(ack) => once.settled(&lease, &copies, &ending, ack),
                 Err(error) => {
                     tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
                 }
@@ -139,7 +139,7 @@ impl Once {
         &self,
         lease: &Lease,
         ending: &Ending,
-        mut patience: Patience<'_>,
+        patience: &mut Patience<'_>,
     ) -> Result<Ack, StoreError> {
         fault::reach(ending.point());
         loop {
@@ -161,7 +161,7 @@ impl Once {
 
     /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
     /// taken back. Not after an abandon that stands: the key is held by this very token, and must stay so.
-    fn settled(&self, lease: &Lease, copies: Copies, ending: &Ending, ack: Ack) {
+    fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
         self.engine.waiters.wake(lease.key());
         let key_is_free = matches!(ending, Ending::Release) || !ack.stands();
         if key_is_free {
@@ -170,13 +170,13 @@ impl Once {
     }
 
     /// Gives back a key whose work was not started.
-    pub(super) fn release_later(&self, lease: &Lease, copies: Copies) {
+    pub(super) fn release_later(&self, lease: &Lease, copies: &Copies) {
         self.settle_later(lease, copies, None, Ending::Release);
     }
 
     /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's own.
     pub(super) async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
-        let mut patience = Patience::of(self.engine.policy.patience(), lease.key());
+        let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
         let found = loop {
             match call(self.engine.store.find(lease.key())).await {
                 Ok(found) => break found,

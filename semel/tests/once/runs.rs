@@ -8,6 +8,7 @@ use semel::{
 };
 use tokio::time::sleep;
 
+use super::gate::Fault;
 use super::{Counter, LEASE, engine, intent, key, loses_its_lease, phase, record, take_over, with_lease};
 
 #[tokio::test(start_paused = true)]
@@ -47,6 +48,19 @@ async fn a_caller_that_goes_away_stops_nothing() {
     assert_eq!(phase(&gate).await, Some(Phase::Running));
     once.drain().await;
     assert_eq!(record(&gate).await.unwrap().outcome().unwrap().parse::<u32>().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_before_its_claim_is_answered_stops_nothing_either() {
+    let (gate, once) = engine();
+    gate.disturb("claim", Fault::SlowAnswer(Duration::from_secs(2)));
+    let counter = Counter::default();
+    let (key, intent) = (key(), intent());
+    let run = once.run(&key, &intent, counter.quick());
+    assert!(tokio::time::timeout(Duration::from_secs(1), run).await.is_err());
+    assert_eq!((phase(&gate).await, counter.count()), (Some(Phase::Running), 0));
+    once.drain().await;
+    assert_eq!((phase(&gate).await, counter.count()), (Some(Phase::Done), 1));
 }
 
 #[tokio::test(start_paused = true)]
