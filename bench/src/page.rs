@@ -118,7 +118,7 @@ fn result(figure: &Figure) -> String {
     }
     if !figure.kept() && !figure.why.is_empty() {
         result.push_str(": ");
-        result.push_str(figure.why);
+        result.push_str(&figure.why);
     }
     result
 }

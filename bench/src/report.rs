@@ -31,7 +31,7 @@ pub(crate) struct Figure {
     pub(crate) found: Rounds,
     bound: Bound,
     /// Why it is missed, where it is.
-    pub(crate) why: &'static str,
+    pub(crate) why: String,
 }
 
 #[derive(Clone, Copy)]
@@ -65,8 +65,8 @@ impl Figure {
     }
 
     /// Says why the bound is missed on a machine like ours; it is shown only if it is.
-    pub(crate) fn explained(&mut self, why: &'static str) {
-        self.why = why;
+    pub(crate) fn explained(&mut self, why: impl Into<String>) {
+        self.why = why.into();
     }
 }
 
@@ -103,7 +103,7 @@ impl Report {
     }
 
     fn add(&mut self, name: &str, found: Rounds, bound: Bound) -> &mut Figure {
-        self.figures.push(Figure { name: name.to_owned(), found, bound, why: "" });
+        self.figures.push(Figure { name: name.to_owned(), found, bound, why: String::new() });
         self.figures.last_mut().expect("one was pushed")
     }
 

@@ -1,5 +1,6 @@
 //! The app that is measured, with and without layers, in a process of its own.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use cratestack_sqlx::SqlxIdempotencyStore;
 use cratestack_sqlx::sqlx::pool::PoolOptions;
 use semel::http::IdempotencyLayer;
 use semel::{MemoryStore, Policy, PostgresStore, Prune, Pruning, continuously_prune};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 
 /// How many connections cratestack-sqlx does best with behind HTTP.
 const POOL: u32 = 32;
@@ -38,6 +39,11 @@ pub(crate) enum App {
         /// Where its Postgres is
         url: String,
     },
+    /// No app: bytes go to another server and back as they are, which is the least that a proxy does
+    Relay {
+        /// Where that server is
+        upstream: SocketAddr,
+    },
 }
 
 /// Serves until nobody holds the other end of the standard input any more. The address is the first line out.
@@ -45,6 +51,7 @@ pub(super) async fn serve(app: &App) -> Result<()> {
     let plain = Router::new().route("/charges", post(|_body: Bytes| async { vec![b'x'; BODY_BYTES] }));
     let mut pruner = None;
     let router = match app {
+        App::Relay { upstream } => return relay(*upstream).await,
         App::Plain => plain,
         App::Memory => plain.layer(IdempotencyLayer::new(MemoryStore::new())),
         App::Forgetful => {
@@ -74,14 +81,41 @@ pub(super) async fn serve(app: &App) -> Result<()> {
             plain.layer(layer.with_principal_fingerprint(|_| "bench".to_owned()))
         }
     };
+    let listener = listen().await?;
+    let served = until_closed(axum::serve(listener, router).into_future()).await;
+    drop(pruner);
+    served
+}
+
+/// Listens, and says where.
+async fn listen() -> Result<TcpListener> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen")?;
     let mut out = tokio::io::stdout();
     out.write_all(format!("{}\n", listener.local_addr()?).as_bytes()).await?;
     out.flush().await?;
-    let served = tokio::select! {
-        served = axum::serve(listener, router).into_future() => served.context("could not serve"),
+    Ok(listener)
+}
+
+async fn until_closed(serving: impl Future<Output = std::io::Result<()>>) -> Result<()> {
+    tokio::select! {
+        served = serving => served.context("could not serve"),
         _closed = async { tokio::io::stdin().read_u8().await } => Ok(()),
-    };
-    drop(pruner);
-    served
+    }
+}
+
+/// Gives each connection one of its own to the upstream, and looks at nothing that goes over it.
+async fn relay(upstream: SocketAddr) -> Result<()> {
+    let listener = listen().await?;
+    until_closed(async {
+        loop {
+            let (mut client, _) = listener.accept().await?;
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(upstream).await?;
+                client.set_nodelay(true)?;
+                server.set_nodelay(true)?;
+                copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    })
+    .await
 }
