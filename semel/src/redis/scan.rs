@@ -222,7 +222,8 @@ impl RedisStore {
         }))
         .await;
         let left: Result<Vec<i64>, StoreError> = left.into_iter().collect();
-        let grace = super::GRACE.as_millis() as i64;
+        // Redis counts in whole milliseconds, and a record goes at the first that is not before its end.
+        let grace = super::GRACE.as_millis() as i64 + 1;
         // What never goes is no record.
         let soon = names.iter().zip(left?).filter(|(_, left)| (0..=grace).contains(left));
         Ok(soon.map(|(name, _)| name.clone()).collect())

@@ -97,6 +97,17 @@ async fn the_longest_terms_are_kept_to_the_microsecond() {
 }
 
 #[tokio::test]
+async fn prune_removes_what_has_been_over_for_less_than_a_millisecond() {
+    let place = Place::shared();
+    let store = place.store().await;
+    for number in 0..10 {
+        let lease = short_lived(&store, &format!("key-{number}")).await;
+        while store.find(lease.key()).await.unwrap().is_some() {}
+        assert_eq!(store.prune(&Prune::default()).await.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
 async fn prune_removes_what_is_over_and_nothing_else() {
     let place = Place::shared();
     let store = place.store().await;
