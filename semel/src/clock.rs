@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::error::StoreError;
@@ -41,15 +42,17 @@ impl HeardClock {
     /// The server's time. It is asked if it has not been heard for long; while it does not answer, what it said last has to
     /// do: who remembers what is done needs no server for that.
     ///
+    /// What asks is made only then, and boxed: it connects if need be, which is many times as large as all the rest.
+    ///
     /// # Errors
     /// What the server said, if it never told its time.
-    pub(crate) async fn or_ask(
+    pub(crate) async fn or_ask<'a>(
         &self,
-        ask: impl Future<Output = Result<Timestamp, StoreError>>,
+        ask: impl FnOnce() -> BoxFuture<'a, Result<Timestamp, StoreError>>,
     ) -> Result<Timestamp, StoreError> {
         let heard = *self.heard();
         let Some(heard) = heard else {
-            let now = ask.await?;
+            let now = ask().await?;
             self.hear(now);
             return Ok(now);
         };
@@ -58,7 +61,7 @@ impl HeardClock {
         }
         // Nobody else has to ask meanwhile.
         *self.heard() = Some(Heard { asked: Instant::now(), ..heard });
-        match ask.await {
+        match ask().await {
             Ok(now) => {
                 self.hear(now);
                 Ok(now)
@@ -82,7 +85,7 @@ mod tests {
 
     async fn asked(clock: &HeardClock, answer: Option<u64>) -> Option<u64> {
         let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is away"));
-        clock.or_ask(std::future::ready(answer)).await.ok().map(Timestamp::as_micros)
+        clock.or_ask(|| Box::pin(std::future::ready(answer))).await.ok().map(Timestamp::as_micros)
     }
 
     #[tokio::test(start_paused = true)]

@@ -204,7 +204,7 @@ impl Backend for PostgresStore {
     }
 
     async fn clock(&self) -> Result<Timestamp, StoreError> {
-        self.shared.clock.or_ask(self.shared.operator.clock()).await
+        self.shared.clock.or_ask(|| Box::pin(self.shared.operator.clock())).await
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

@@ -271,7 +271,7 @@ impl Backend for RedisStore {
     }
 
     async fn clock(&self) -> Result<Timestamp, StoreError> {
-        self.shared.clock.or_ask(self.ask_time()).await
+        self.shared.clock.or_ask(|| Box::pin(self.ask_time())).await
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
