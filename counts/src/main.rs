@@ -7,16 +7,6 @@ mod layer;
 mod operations;
 mod store;
 
-// The stored form of headers is private to semel; this is the same file.
-#[path = "../../semel/src/codec.rs"]
-mod codec;
-mod error {
-    pub(crate) use semel::StoreError;
-}
-mod outcome {
-    pub(crate) use semel::Outcome;
-}
-
 use std::env;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -36,8 +26,8 @@ const OPERATIONS: [(&str, Operation); 9] = [
     ("claim and complete a new key in the memory store", store::claim_and_complete),
     ("a request with a new key through the layer", layer::first),
     ("a repeat of a request through the layer", layer::replay),
-    ("encode four stored headers", operations::encode),
-    ("decode four stored headers", operations::decode),
+    ("write four headers into an outcome", operations::write_headers),
+    ("read the four headers of an outcome", operations::read_headers),
 ];
 
 fn main() -> Result<()> {

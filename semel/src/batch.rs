@@ -97,17 +97,22 @@ impl<C: Committer> Batcher<C> {
         Self { queue, tasks }
     }
 
-    /// Puts a question into the queue; the answer comes later.
+    /// Puts a question into the queue; the answer comes later. It is made when there is room for it, so that nobody
+    /// carries it along.
     ///
     /// # Errors
     /// Unavailable if there is no room, or the queue is closed.
-    pub(crate) async fn ask(&self, lane: Lane, question: C::Question) -> Result<Pending<C>, StoreError> {
+    pub(crate) async fn ask(
+        &self,
+        lane: Lane,
+        question: impl FnOnce() -> C::Question,
+    ) -> Result<Pending<C>, StoreError> {
         let room = match self.queue.room(lane) {
             Some(room) => room,
             None => Box::pin(self.queue.wait_for_room(lane)).await?,
         };
         let (reply, answer) = oneshot::channel();
-        self.queue.push(lane, Job { question, reply, room })?;
+        self.queue.push(lane, Job { question: question(), reply, room })?;
         Ok(Pending { answer })
     }
 

@@ -27,8 +27,8 @@ struct Heard {
 }
 
 impl Heard {
-    fn now(self) -> Timestamp {
-        self.now.after(self.at.elapsed())
+    fn now(self, at: Instant) -> Timestamp {
+        self.now.after(at - self.at)
     }
 }
 
@@ -37,6 +37,13 @@ impl HeardClock {
     pub(crate) fn hear(&self, now: Timestamp) {
         let at = Instant::now();
         *self.heard() = Some(Heard { now, at, asked: at });
+    }
+
+    /// The server's time, if it need not be asked.
+    pub(crate) fn known(&self) -> Option<Timestamp> {
+        let heard = (*self.heard())?;
+        let at = Instant::now();
+        (at - heard.asked < KEPT).then(|| heard.now(at))
     }
 
     /// The server's time. It is asked if it has not been heard for long; while it does not answer, what it said last has to
@@ -50,15 +57,15 @@ impl HeardClock {
         &self,
         ask: impl FnOnce() -> BoxFuture<'a, Result<Timestamp, StoreError>>,
     ) -> Result<Timestamp, StoreError> {
+        if let Some(now) = self.known() {
+            return Ok(now);
+        }
         let heard = *self.heard();
         let Some(heard) = heard else {
             let now = ask().await?;
             self.hear(now);
             return Ok(now);
         };
-        if heard.asked.elapsed() < KEPT {
-            return Ok(heard.now());
-        }
         // Nobody else has to ask meanwhile.
         *self.heard() = Some(Heard { asked: Instant::now(), ..heard });
         match ask().await {
@@ -66,7 +73,7 @@ impl HeardClock {
                 self.hear(now);
                 Ok(now)
             }
-            Err(_) => Ok(heard.now()),
+            Err(_) => Ok(heard.now(Instant::now())),
         }
     }
 

@@ -78,8 +78,8 @@ impl Intent {
     }
 
     /// The digest of the rest of the request.
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.0.fingerprint
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.0.fingerprint
     }
 }
 

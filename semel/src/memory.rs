@@ -147,6 +147,10 @@ impl Backend for MemoryStore {
         Ok(self.shared.clock.now())
     }
 
+    fn known_clock(&self) -> Option<Timestamp> {
+        Some(self.shared.clock.now())
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.make_room(asks)?;
         Ok(self.answer(asks, |ask, now| {

@@ -8,12 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
+use crate::codec::Headers;
 use crate::text::{Rule, TextError};
 
 const SUBTYPE: Rule =
     Rule { part: "subtype", min_bytes: 1, max_bytes: 64, ascii_only: true, outer_spaces: false };
-const HEADER_NAME: Rule =
-    Rule { part: "header name", min_bytes: 1, max_bytes: 255, ascii_only: true, outer_spaces: false };
 
 /// What an attempt came to: status, headers, body, and a subtype such as `already_exists`.
 ///
@@ -28,7 +27,7 @@ pub struct Outcome(Arc<Parts>);
 struct Parts {
     status: u16,
     subtype: Option<Box<str>>,
-    headers: Vec<(Box<str>, Bytes)>,
+    headers: Headers,
     body: Option<Bytes>,
 }
 
@@ -46,7 +45,7 @@ impl Outcome {
         if !(100..=999).contains(&status) {
             return Err(OutcomeError::Status { found: status });
         }
-        let parts = Parts { status, subtype: None, headers: Vec::new(), body: Some(Bytes::new()) };
+        let parts = Parts { status, subtype: None, headers: Headers::default(), body: Some(Bytes::new()) };
         Ok(Self(Arc::new(parts)))
     }
 
@@ -56,9 +55,7 @@ impl Outcome {
     /// [`OutcomeError::Encode`] if the value has no JSON form, [`OutcomeError::Body`] if that is too large.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, OutcomeError> {
         let body = serde_json::to_vec(value).map_err(OutcomeError::Encode)?;
-        Self::new(200)?
-            .with_headers([("content-type", Bytes::from_static(b"application/json"))])?
-            .with_body(body)
+        Self::new(200)?.with_headers([("content-type", "application/json")])?.with_body(body)
     }
 
     /// The same with these bytes as its body.
@@ -84,20 +81,15 @@ impl Outcome {
     /// # Errors
     /// [`OutcomeError::Headers`] if they are longer than [`Outcome::MAX_HEADER_BYTES`] together,
     /// [`OutcomeError::Text`] if a name is empty or not ASCII.
-    pub fn with_headers<'a>(
+    pub fn with_headers<'a, V: AsRef<[u8]>>(
         self,
-        headers: impl IntoIterator<Item = (&'a str, Bytes)>,
+        headers: impl IntoIterator<Item = (&'a str, V)>,
     ) -> Result<Self, OutcomeError> {
-        let mut bytes = 0;
-        let mut kept = Vec::new();
-        for (name, value) in headers {
-            bytes += name.len() + value.len();
-            kept.push((HEADER_NAME.check(name)?, value));
-        }
-        if bytes > Self::MAX_HEADER_BYTES {
-            return Err(OutcomeError::Headers { bytes, limit: Self::MAX_HEADER_BYTES });
-        }
-        Ok(self.with(|parts| parts.headers = kept))
+        Ok(self.with_stored_headers(Headers::new(headers)?))
+    }
+
+    pub(crate) fn with_stored_headers(self, headers: Headers) -> Self {
+        self.with(|parts| parts.headers = headers)
     }
 
     /// The same with a subtype, a word for programs that tells apart what the status does not.
@@ -125,8 +117,13 @@ impl Outcome {
     }
 
     /// The headers, in the order they were given.
-    pub fn headers(&self) -> impl Iterator<Item = (&str, &Bytes)> {
-        self.0.headers.iter().map(|(name, value)| (&**name, value))
+    pub fn headers(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        self.0.headers.iter()
+    }
+
+    /// The headers as they are stored.
+    pub(crate) fn stored_headers(&self) -> &[u8] {
+        self.0.headers.as_bytes()
     }
 
     /// The body; `None` if the outcome was recorded without it.
@@ -151,7 +148,7 @@ impl fmt::Debug for Outcome {
         f.debug_struct("Outcome")
             .field("status", status)
             .field("subtype", subtype)
-            .field("headers", &headers.len())
+            .field("headers", &headers.count())
             .field("body_bytes", &body.as_ref().map(Bytes::len))
             .finish()
     }
@@ -227,8 +224,7 @@ mod tests {
 
     #[test]
     fn repeated_headers_keep_their_order() {
-        let link = |n: &'static str| ("link", Bytes::from_static(n.as_bytes()));
-        let outcome = Outcome::new(200).unwrap().with_headers([link("b"), link("a")]).unwrap();
+        let outcome = Outcome::new(200).unwrap().with_headers([("link", "b"), ("link", "a")]).unwrap();
         let values: Vec<_> = outcome.headers().map(|(_, value)| value.to_vec()).collect();
         assert_eq!(values, [b"b", b"a"]);
     }

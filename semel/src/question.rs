@@ -23,7 +23,8 @@ impl Question {
 /// An item of one of the primitives.
 pub(crate) enum Asked {
     Open(Ask),
-    Replace(Replace),
+    /// Rare, and larger than all others.
+    Replace(Box<Replace>),
     Write(Write),
     Read(Key),
 }
@@ -42,7 +43,7 @@ impl Asked {
     pub(crate) fn weight(&self) -> usize {
         let outcome = match self {
             Self::Write(Write { action: Action::Complete { outcome, .. }, .. }) => outcome,
-            Self::Replace(Replace { draft, .. }) => match &draft.state {
+            Self::Replace(item) => match &item.draft.state {
                 DraftState::Done(outcome) => outcome,
                 DraftState::Running | DraftState::Released => return 0,
             },
@@ -88,7 +89,7 @@ impl Item for Replace {
     const LANE: Lane = Lane::Claim;
 
     fn asked(&self) -> Asked {
-        Asked::Replace(self.clone())
+        Asked::Replace(Box::new(self.clone()))
     }
 
     fn answer(what: What) -> Option<Replaced> {

@@ -40,6 +40,12 @@ pub trait Store: Send + Sync + 'static {
     /// The store's clock, near enough to set a claim's `not_after` by.
     async fn now(&self) -> Result<Timestamp, StoreError>;
 
+    /// The same, from a store that can tell it right now. Most can, and whoever asks needs not wait; one that cannot
+    /// leaves this as it is.
+    fn known_now(&self) -> Option<Timestamp> {
+        None
+    }
+
     /// Asks for the right to run.
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError>;
 
@@ -96,6 +102,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         (**self).now().await
+    }
+
+    fn known_now(&self) -> Option<Timestamp> {
+        (**self).known_now()
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {

@@ -135,6 +135,10 @@ impl<B: Backend> Store for B {
         self.clock().await
     }
 
+    fn known_now(&self) -> Option<Timestamp> {
+        self.known_clock()
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         let mut claiming = Claiming::new(ask, TRIES);
         let mut step = Step::Open;

@@ -79,7 +79,7 @@ impl Stage {
     async fn busy() -> (Self, Batcher<Self>, Pending<Self>) {
         let stage = Self::new(Some(Semaphore::new(0)));
         let batcher = Batcher::start(vec![stage.clone()]);
-        let first = batcher.ask(Lane::Claim, plain(0)).await.unwrap();
+        let first = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();
         stage.0.sent.subscribe().wait_for(|sent| !sent.is_empty()).await.unwrap();
         (stage, batcher, first)
     }
@@ -163,7 +163,7 @@ impl Committer for Stage {
 async fn ask(batcher: &Batcher<Stage>, lane: Lane, questions: &[Question]) -> Vec<Pending<Stage>> {
     let mut pending = Vec::new();
     for question in questions {
-        pending.push(batcher.ask(lane, *question).await.unwrap());
+        pending.push(batcher.ask(lane, || *question).await.unwrap());
     }
     pending
 }
@@ -185,7 +185,7 @@ async fn a_question_alone_goes_at_once() {
     let (stage, batcher) = Stage::open();
     let began = Instant::now();
     for number in 1..4 {
-        let pending = batcher.ask(Lane::Claim, plain(number)).await.unwrap();
+        let pending = batcher.ask(Lane::Claim, || plain(number)).await.unwrap();
         assert_eq!(pending.answer().await.unwrap(), number * 10);
     }
     assert_eq!(stage.sent(), [[1], [2], [3]]);
@@ -211,8 +211,8 @@ async fn next_batch(waiting: std::ops::Range<u32>) -> Vec<u32> {
     for number in [1, 2] {
         let batcher = Arc::clone(&batcher);
         tokio::spawn(async move {
-            batcher.ask(Lane::Claim, plain(number)).await.unwrap().answer().await.unwrap();
-            batcher.ask(Lane::Claim, plain(10 + number)).await.unwrap().answer().await.unwrap();
+            batcher.ask(Lane::Claim, || plain(number)).await.unwrap().answer().await.unwrap();
+            batcher.ask(Lane::Claim, || plain(10 + number)).await.unwrap().answer().await.unwrap();
         });
     }
     let mut sent = stage.0.sent.subscribe();
@@ -240,15 +240,15 @@ async fn a_full_lane_is_unavailable_after_a_while_and_leaves_the_other_free() {
     let claims = ask(&batcher, Lane::Claim, &numbered(1..room)).await;
 
     let began = Instant::now();
-    let refused = batcher.ask(Lane::Claim, plain(room)).await.err().expect("there is no room");
+    let refused = batcher.ask(Lane::Claim, || plain(room)).await.err().expect("there is no room");
     assert!(refused.is_transient() && !refused.is_unknown(), "{refused}");
     assert_eq!(began.elapsed(), ROOM_WAIT);
 
-    let owner = batcher.ask(Lane::Owner, plain(room + 1)).await.unwrap();
+    let owner = batcher.ask(Lane::Owner, || plain(room + 1)).await.unwrap();
     assert_eq!(began.elapsed(), ROOM_WAIT);
 
     // Who waits for room gets it as soon as there is some.
-    let (late, ()) = tokio::join!(batcher.ask(Lane::Claim, plain(room + 2)), async { stage.go_on() });
+    let (late, ()) = tokio::join!(batcher.ask(Lane::Claim, || plain(room + 2)), async { stage.go_on() });
     assert_eq!(late.unwrap().answer().await.unwrap(), (room + 2) * 10);
     assert_eq!(began.elapsed(), ROOM_WAIT);
     assert_eq!(owner.answer().await.unwrap(), (room + 1) * 10);
@@ -309,7 +309,7 @@ async fn a_closed_queue_answers_what_it_has_and_takes_nothing_more() {
     let closing = async {
         let refused = async {
             tokio::task::yield_now().await;
-            let refused = batcher.ask(Lane::Owner, plain(3)).await.err().expect("it is closed");
+            let refused = batcher.ask(Lane::Owner, || plain(3)).await.err().expect("it is closed");
             assert!(refused.is_transient() && !refused.is_unknown(), "{refused}");
             stage.go_on();
         };
@@ -333,9 +333,9 @@ async fn a_closed_queue_answers_what_it_has_and_takes_nothing_more() {
 async fn a_batch_that_takes_long_does_not_hold_up_others() {
     let stage = Stage::new(Some(Semaphore::new(0)));
     let batcher = Batcher::start(vec![stage.clone(), stage.clone()]);
-    let first = batcher.ask(Lane::Claim, plain(0)).await.unwrap();
+    let first = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 1).await.unwrap();
-    let second = batcher.ask(Lane::Claim, plain(1)).await.unwrap();
+    let second = batcher.ask(Lane::Claim, || plain(1)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 2).await.unwrap();
     stage.go_on();
     for pending in [first, second] {
@@ -348,10 +348,10 @@ async fn a_batch_that_takes_long_does_not_hold_up_others() {
 async fn what_is_asked_of_one_is_done_in_order() {
     let stage = Stage::new(Some(Semaphore::new(0)));
     let batcher = Batcher::start(vec![stage.clone(), stage.clone()]);
-    let first = batcher.ask(Lane::Claim, plain(0)).await.unwrap();
+    let first = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 1).await.unwrap();
-    let again = batcher.ask(Lane::Owner, plain(0)).await.unwrap();
-    let other = batcher.ask(Lane::Claim, plain(1)).await.unwrap();
+    let again = batcher.ask(Lane::Owner, || plain(0)).await.unwrap();
+    let other = batcher.ask(Lane::Claim, || plain(1)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 2).await.unwrap();
     assert_eq!(stage.sent(), [[0], [1]], "the other connection leaves alone whom the first is busy with");
     stage.go_on();

@@ -91,8 +91,11 @@ impl<C: Committer> Worker<C> {
     /// Answers these questions, in as many batches as it takes.
     async fn serve(&mut self, jobs: Vec<Job<C>>) -> Served {
         let mut served = Served::Settled;
-        let (apart, together): (Vec<_>, Vec<_>) =
-            jobs.into_iter().partition(|job| C::is_apart(&job.question));
+        let is_apart = |job: &Job<C>| C::is_apart(&job.question);
+        let (apart, together): (Vec<_>, Vec<_>) = match jobs.iter().any(is_apart) {
+            true => jobs.into_iter().partition(is_apart),
+            false => (Vec::new(), jobs),
+        };
         let mut parts = vec![Part { jobs: apart, lost: false }, Part { jobs: together, lost: false }];
         while let Some(mut part) = parts.pop() {
             part.jobs.retain(|job| !job.is_idle());

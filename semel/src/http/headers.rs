@@ -2,7 +2,6 @@
 
 use ::http::HeaderMap;
 use ::http::header::{self, HeaderName};
-use bytes::Bytes;
 use thiserror::Error;
 
 /// What describes the content or the resource, and nothing about a caller, a connection or a moment.
@@ -72,9 +71,9 @@ impl Recorded {
     }
 
     /// Those of a response that are on the list, in its order.
-    pub(super) fn of<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = (&'a str, Bytes)> {
+    pub(super) fn of<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = (&'a str, &'a [u8])> {
         let listed = headers.iter().filter(|(name, _)| self.0.contains(name));
-        listed.map(|(name, value)| (name.as_str(), Bytes::copy_from_slice(value.as_bytes())))
+        listed.map(|(name, value)| (name.as_str(), value.as_bytes()))
     }
 }
 

@@ -82,8 +82,7 @@ impl From<&Outcome> for Response<Bytes> {
         *response.status_mut() =
             StatusCode::from_u16(outcome.status()).expect("the status of an outcome has three digits");
         for (name, value) in outcome.headers() {
-            let (Ok(name), Ok(value)) =
-                (HeaderName::try_from(name), HeaderValue::from_maybe_shared(value.clone()))
+            let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_maybe_shared(value))
             else {
                 tracing::debug!("a recorded header is none of HTTP and is left out");
                 continue;

@@ -51,12 +51,9 @@ impl Once {
         asked: Instant,
     ) -> Result<(Claim, Copies), RunError> {
         let mut patience = Patience::since(asked, self.engine.policy.patience(), key);
-        let now = loop {
-            match call(self.engine.store.now()).await {
-                Ok(now) => break now,
-                Err(error) if patience.lasts(&error).await => {}
-                Err(error) => return Err(RunError::Unavailable(error)),
-            }
+        let now = match self.engine.store.known_now() {
+            Some(now) => now,
+            None => Box::pin(self.find_now(&mut patience)).await?,
         };
         let ask = Ask {
             key: key.clone(),
@@ -85,6 +82,17 @@ impl Once {
                         return Err(RunError::Unavailable(error));
                     }
                 }
+            }
+        }
+    }
+
+    /// The store's clock, asked until it answers or the patience is over.
+    async fn find_now(&self, patience: &mut Patience<'_>) -> Result<Timestamp, RunError> {
+        loop {
+            match call(self.engine.store.now()).await {
+                Ok(now) => return Ok(now),
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(RunError::Unavailable(error)),
             }
         }
     }

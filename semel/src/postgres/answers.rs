@@ -33,20 +33,20 @@ impl Unapplied<'_> {
 }
 
 /// The answers by the places of their questions.
-pub(super) struct Sorted(Vec<Result<Answer, StoreError>>);
+pub(super) struct Sorted(Vec<Option<Result<Answer, StoreError>>>);
 
 impl Sorted {
     pub(super) fn new(count: usize) -> Self {
-        let missing = || Err(StoreError::unknown("Postgres left a question unanswered"));
-        Self((0..count).map(|_| missing()).collect())
+        Self(std::iter::repeat_with(|| None).take(count).collect())
     }
 
     pub(super) fn into_vec(self) -> Vec<Result<Answer, StoreError>> {
-        self.0
+        let unanswered = || Err(StoreError::unknown("Postgres left a question unanswered"));
+        self.0.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
     }
 
     fn put(&mut self, place: usize, answer: Result<(Timestamp, What), StoreError>) {
-        self.0[place] = answer.map(|(now, what)| Answer { now, what, met_a_lock: false });
+        self.0[place] = Some(answer.map(|(now, what)| Answer { now, what, met_a_lock: false }));
     }
 
     pub(super) fn written<'a>(&mut self, round: &Round<'a, Write>, rows: &[Row]) -> Vec<Unapplied<'a>> {
@@ -100,7 +100,7 @@ impl Sorted {
                     }),
                 ),
             };
-            self.0[place] = answer;
+            self.0[place] = Some(answer);
         }
     }
 
@@ -115,7 +115,7 @@ impl Sorted {
         let opened = |at: usize| {
             let (id, ask) = opens.items[at];
             if let Some(row) = seen[at] {
-                let record = row::record(row, ask.key.clone(), Some(&ask.intent))?;
+                let record = row::record(row, ask.key.clone(), Some(ask))?;
                 return Ok((row::clock(row)?, Opened::Found(Box::new(record))));
             }
             if let Some(row) = created[at] {

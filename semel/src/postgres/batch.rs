@@ -81,7 +81,9 @@ fn rounds<I>(mut questions: Questions<'_, I>) -> Vec<Round<'_, I>> {
     for same in questions.chunk_by(|(one, ..), (other, ..)| one == other) {
         for (turn, (id, item, place)) in same.iter().enumerate() {
             if turn == rounds.len() {
-                rounds.push(Round { items: Vec::new(), places: Vec::new() });
+                // Nearly all are in the first.
+                let room = if turn == 0 { questions.len() } else { 0 };
+                rounds.push(Round { items: Vec::with_capacity(room), places: Vec::with_capacity(room) });
             }
             rounds[turn].items.push((*id, *item));
             rounds[turn].places.push(*place);
@@ -101,15 +103,16 @@ impl<'a> Batch<'a> {
             reads: Vec::new(),
             count: questions.len(),
         };
-        let (mut completes, mut writes, mut replaces, mut opens) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut writes, mut replaces) = (Vec::new(), Vec::new());
+        // Under load, most are one of these.
+        let (mut completes, mut opens) = (Vec::with_capacity(batch.count), Vec::with_capacity(batch.count));
         for (place, Question { id, asked }) in questions.iter().enumerate() {
             match asked {
                 Asked::Write(item) if matches!(item.action, Action::Complete { .. }) => {
                     completes.push((*id, item, place))
                 }
                 Asked::Write(item) => writes.push((*id, item, place)),
-                Asked::Replace(item) => replaces.push((*id, item, place)),
+                Asked::Replace(item) => replaces.push((*id, &**item, place)),
                 Asked::Open(item) => opens.push((*id, item, place)),
                 Asked::Read(item) => batch.reads.push((*id, item, place)),
             }

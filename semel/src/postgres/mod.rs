@@ -163,10 +163,10 @@ impl PostgresStore {
     async fn ask<I: Item>(&self, item: &I) -> Result<Answer, StoreError> {
         let mut pauses = LOCK_PAUSES.iter();
         loop {
-            let answer =
-                self.shared.batcher.ask(I::LANE, Question::new(item.asked())).await?.answer().await?;
+            let question = || Question::new(item.asked());
+            let answer = self.shared.batcher.ask(I::LANE, question).await?.answer().await?;
             match pauses.next() {
-                Some(pause) if answer.met_a_lock => sleep(*pause).await,
+                Some(pause) if answer.met_a_lock => Box::pin(sleep(*pause)).await,
                 _ => return Ok(answer),
             }
         }
@@ -174,18 +174,20 @@ impl PostgresStore {
 
     /// Asks about each item, and returns the answers in their order.
     async fn ask_all<I: Item>(&self, items: &[I]) -> Result<Answers<I::Answer>, StoreError> {
-        let ask = |item| self.ask(item);
-        let results = match items {
-            [item] => vec![ask(item).await],
-            _ => join_all(items.iter().map(ask)).await,
-        };
         let mut latest = None;
-        let answers = results.into_iter().map(|result| {
+        let mut answer = |result| {
             let Answer { now, what, .. } = result?;
             latest = latest.max(Some(now));
             I::answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
-        });
-        let answers = answers.collect();
+        };
+        let answers = match items {
+            [item] => vec![answer(self.ask(item).await)],
+            // Boxed, as mostly there is one.
+            _ => {
+                let asked = Box::pin(join_all(items.iter().map(|item| self.ask(item))));
+                asked.await.into_iter().map(answer).collect()
+            }
+        };
         let now = match latest {
             Some(now) => {
                 self.shared.clock.hear(now);
@@ -205,6 +207,10 @@ impl Backend for PostgresStore {
 
     async fn clock(&self) -> Result<Timestamp, StoreError> {
         self.shared.clock.or_ask(|| Box::pin(self.shared.operator.clock())).await
+    }
+
+    fn known_clock(&self) -> Option<Timestamp> {
+        self.shared.clock.known()
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

@@ -1,10 +1,10 @@
 //! A row as a record.
 
-use bytes::Bytes;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use super::values::Moment;
+use crate::ask::Ask;
 use crate::codec;
 use crate::error::StoreError;
 use crate::fingerprint::Fingerprint;
@@ -79,19 +79,19 @@ pub(super) fn key(row: &Row) -> Result<Key, StoreError> {
 }
 
 /// The record in a row, of a key that is known to whoever asked. A repeat brings along the intent that it most
-/// likely has.
-pub(super) fn record(row: &Row, key: Key, likely: Option<&Intent>) -> Result<Record, StoreError> {
+/// likely has, and perhaps the owner.
+pub(super) fn record(row: &Row, key: Key, likely: Option<&Ask>) -> Result<Record, StoreError> {
     let moment = |column| get(row, column).map(|Moment(at)| at);
     let note: Option<&str> = get(row, Column::Note)?;
     Ok(Record {
         key,
-        intent: intent(row, likely)?,
+        intent: intent(row, likely.map(|ask| &ask.intent))?,
         state: state(row)?,
         version: unsigned(row, Column::Version)?,
         token: token(row)?,
         fence: Fence::new(unsigned(row, Column::Fence)?),
         attempt: get::<i32>(row, Column::Attempt)?.unsigned_abs(),
-        owner: Owner::new(get(row, Column::Owner)?),
+        owner: owner(row, likely.map(|ask| &ask.owner))?,
         lease_until: moment(Column::LeaseUntil)?,
         heartbeat_at: moment(Column::HeartbeatAt)?,
         created_at: moment(Column::CreatedAt)?,
@@ -108,6 +108,11 @@ pub(super) fn unsigned(row: &Row, column: Column) -> Result<u64, StoreError> {
 
 fn token(row: &Row) -> Result<Token, StoreError> {
     get::<&[u8]>(row, Column::Token)?.try_into().map(Token::from_bytes).map_err(|e| corrupt("token", e))
+}
+
+fn owner(row: &Row, likely: Option<&Owner>) -> Result<Owner, StoreError> {
+    let name = get(row, Column::Owner)?;
+    Ok(likely.filter(|likely| likely.as_str() == name).cloned().unwrap_or_else(|| Owner::new(name)))
 }
 
 fn intent(row: &Row, likely: Option<&Intent>) -> Result<Intent, StoreError> {
@@ -141,13 +146,5 @@ fn state(row: &Row) -> Result<State, StoreError> {
 
 fn outcome(row: &Row) -> Result<Outcome, StoreError> {
     let status = get::<i16>(row, Column::Status)?.unsigned_abs();
-    let mut outcome = Outcome::new(status).map_err(|e| corrupt("status", e))?;
-    if let Some(subtype) = get(row, Column::Subtype)? {
-        outcome = outcome.with_subtype(subtype).map_err(|e| corrupt("subtype", e))?;
-    }
-    outcome = codec::decode(get(row, Column::Headers)?, outcome)?;
-    match get::<Option<&[u8]>>(row, Column::Body)? {
-        Some(body) => outcome.with_body(Bytes::copy_from_slice(body)).map_err(|e| corrupt("body", e)),
-        None => Ok(outcome.without_body()),
-    }
+    codec::outcome(status, get(row, Column::Subtype)?, get(row, Column::Headers)?, get(row, Column::Body)?)
 }

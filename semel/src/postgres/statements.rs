@@ -8,7 +8,6 @@ use super::sql::{Schema, without_header};
 use super::values::{Moment, Span};
 use crate::ask::Ask;
 use crate::change::{Action, DraftState, Replace, Write};
-use crate::codec;
 use crate::id::Id;
 use crate::intent::Intent;
 use crate::outcome::Outcome;
@@ -239,13 +238,13 @@ fn outcomes<'a, I>(items: &'a [(Id, &'a I)], of: impl Fn(&I) -> Option<&Outcome>
     [
         column(items, move |item| of(item).map(status)),
         column(items, move |item| of(item).and_then(Outcome::subtype)),
-        column(items, move |item| of(item).map(codec::encode)),
+        column(items, move |item| of(item).map(Outcome::stored_headers)),
         column(items, move |item| of(item).and_then(|outcome| outcome.body().map(|body| &**body))),
     ]
 }
 
-fn fingerprint(intent: &Intent) -> Vec<u8> {
-    intent.fingerprint().as_bytes().to_vec()
+fn fingerprint(intent: &Intent) -> &[u8] {
+    intent.fingerprint().as_bytes()
 }
 
 /// A status has three digits.

@@ -6,7 +6,6 @@ use super::PostgresStore;
 use super::errors;
 use super::statements::{signed, status};
 use crate::answer::Ack;
-use crate::codec;
 use crate::error::StoreError;
 use crate::id::Id;
 use crate::lease::Lease;
@@ -77,7 +76,7 @@ impl PostgresStore {
             fence: signed(lease.fence().get()),
             status: status(outcome).into(),
             subtype: outcome.subtype().map(str::to_owned),
-            headers: codec::encode(outcome),
+            headers: outcome.stored_headers().to_vec(),
             body: outcome.body().map(|body| body.to_vec()),
         };
         let statement = self.schema().script("select semel.complete_record($1, $2, $3, $4, $5, $6, $7)");

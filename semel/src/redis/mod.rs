@@ -274,6 +274,10 @@ impl Backend for RedisStore {
         self.shared.clock.or_ask(|| Box::pin(self.ask_time())).await
     }
 
+    fn known_clock(&self) -> Option<Timestamp> {
+        self.shared.clock.known()
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.run_all(asks, |ask| self.open_one(ask)).await
     }

@@ -49,7 +49,7 @@ impl Node {
     }
 
     async fn say(&self, lane: Lane, question: Question) -> Result<Said, StoreError> {
-        self.batcher.ask(lane, question).await?.answer().await
+        self.batcher.ask(lane, || question).await?.answer().await
     }
 
     /// What this very server answers to a command that is about no name in particular.

@@ -43,7 +43,7 @@ pub(super) fn intent_bytes(intent: &Intent) -> Vec<u8> {
 
 /// An outcome: status, subtype, headers, whether there is a body, its length, and the body.
 pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
-    let headers = codec::encode(outcome);
+    let headers = outcome.stored_headers();
     let body = outcome.body();
     let mut bytes = Vec::with_capacity(16 + headers.len() + body.map_or(0, Bytes::len));
     bytes.put_u16(outcome.status());
@@ -52,7 +52,7 @@ pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     bytes.put_u8(subtype.len() as u8);
     bytes.put_slice(subtype.as_bytes());
     bytes.put_u32(headers.len() as u32);
-    bytes.put_slice(&headers);
+    bytes.put_slice(headers);
     bytes.put_u8(body.is_some().into());
     if let Some(body) = body {
         bytes.put_u32(body.len() as u32);
@@ -142,22 +142,19 @@ pub(super) fn parse_intent(bytes: &mut Reader<'_>) -> Result<Intent, StoreError>
 
 pub(super) fn parse_outcome(bytes: &[u8]) -> Result<Outcome, StoreError> {
     let mut rest = Reader(bytes);
-    let mut outcome = Outcome::new(rest.u16()?).map_err(|e| corrupt("status", e))?;
+    let status = rest.u16()?;
     let subtype_bytes = rest.u8()?;
     let subtype = Reader(rest.bytes(subtype_bytes.into())?).rest_as_text("subtype")?;
-    if !subtype.is_empty() {
-        outcome = outcome.with_subtype(subtype).map_err(|e| corrupt("subtype", e))?;
-    }
     let header_bytes = rest.u32()?;
-    outcome = codec::decode(rest.bytes(header_bytes as usize)?, outcome)?;
-    match rest.u8()? {
-        0 => Ok(outcome.without_body()),
+    let headers = rest.bytes(header_bytes as usize)?;
+    let body = match rest.u8()? {
+        0 => None,
         _ => {
             let length = rest.u32()?;
-            let body = Bytes::copy_from_slice(rest.bytes(length as usize)?);
-            outcome.with_body(body).map_err(|e| corrupt("body", e))
+            Some(rest.bytes(length as usize)?)
         }
-    }
+    };
+    codec::outcome(status, Some(subtype).filter(|subtype| !subtype.is_empty()), headers, body)
 }
 
 fn corrupt(what: &str, why: impl std::error::Error + Send + Sync + 'static) -> StoreError {
@@ -220,7 +217,7 @@ mod tests {
         let intent = Intent::of("POST /charges", "invoice 7", &1).unwrap();
         let asked = asked(&intent, &Owner::new("worker 7"));
         let kept = Outcome::new(201).unwrap().with_body("created").unwrap().with_subtype("new").unwrap();
-        let outcome = outcome(&kept.with_headers([("etag", "7".into())]).unwrap());
+        let outcome = outcome(&kept.with_headers([("etag", "7")]).unwrap());
         let mut bytes = vec![FORMAT, DONE];
         bytes.put_slice(&[7; 16]);
         // Fence, version, attempt and five moments.
@@ -253,7 +250,7 @@ mod tests {
         let outcome = record.outcome().unwrap();
         assert_eq!((outcome.status(), outcome.subtype()), (201, Some("new")));
         assert_eq!(outcome.body().unwrap(), "created");
-        assert_eq!(outcome.headers().next(), Some(("etag", &Bytes::from_static(b"7"))));
+        assert_eq!(outcome.headers().next(), Some(("etag", Bytes::from_static(b"7"))));
     }
 
     #[test]

@@ -144,7 +144,8 @@ impl SqliteStore {
     }
 
     async fn ask<I: Item>(&self, item: &I) -> Result<Answer, StoreError> {
-        self.shared.batcher.ask(I::LANE, Arc::new(Question::new(item.asked()))).await?.answer().await
+        let question = || Arc::new(Question::new(item.asked()));
+        self.shared.batcher.ask(I::LANE, question).await?.answer().await
     }
 
     /// Asks about each item, and returns the answers in their order.
@@ -169,6 +170,10 @@ impl Backend for SqliteStore {
 
     async fn clock(&self) -> Result<Timestamp, StoreError> {
         Ok(Timestamp::of_host())
+    }
+
+    fn known_clock(&self) -> Option<Timestamp> {
+        Some(Timestamp::of_host())
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

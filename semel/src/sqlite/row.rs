@@ -2,7 +2,6 @@
 
 use std::num::TryFromIntError;
 
-use bytes::Bytes;
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, Row, params};
 
@@ -103,7 +102,7 @@ impl<'a> Writer<'a> {
             note.map(|note| &*note.text),
             outcome.map(Outcome::status),
             outcome.and_then(Outcome::subtype),
-            outcome.map(codec::encode),
+            outcome.map(Outcome::stored_headers),
             outcome.and_then(Outcome::body).map(|body| &**body),
             scope.realm(),
             scope.principal(),
@@ -188,15 +187,12 @@ fn state(row: &Row<'_>) -> Result<State, StoreError> {
 }
 
 fn outcome(row: &Row<'_>) -> Result<Outcome, StoreError> {
-    let mut outcome = Outcome::new(get(row, Column::Status)?).map_err(|e| corrupt("status", e))?;
-    if let Some(subtype) = optional(row, Column::Subtype, text)? {
-        outcome = outcome.with_subtype(subtype).map_err(|e| corrupt("subtype", e))?;
-    }
-    outcome = codec::decode(bytes(row, Column::Headers)?, outcome)?;
-    match optional(row, Column::Body, bytes)? {
-        Some(body) => outcome.with_body(Bytes::copy_from_slice(body)).map_err(|e| corrupt("body", e)),
-        None => Ok(outcome.without_body()),
-    }
+    codec::outcome(
+        get(row, Column::Status)?,
+        optional(row, Column::Subtype, text)?,
+        bytes(row, Column::Headers)?,
+        optional(row, Column::Body, bytes)?,
+    )
 }
 
 /// A number of a row that is not negative, and not too large either.

@@ -54,7 +54,7 @@ struct ByBytes;
 impl Weighter<Key, Entry> for ByBytes {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
         let outcome = &entry.remembered.done.outcome;
-        let headers: usize = outcome.headers().map(|(name, value)| name.len() + value.len()).sum();
+        let headers = outcome.stored_headers().len();
         let intent = entry.remembered.intent.operation().len() + entry.remembered.intent.resource().len();
         let body = outcome.body().map_or(0, |body| body.len());
         (400 + key.value().len() + intent + headers + body) as u64

@@ -154,6 +154,10 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         self.durable.now().await
     }
 
+    fn known_now(&self) -> Option<Timestamp> {
+        self.durable.known_now()
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         if let Some(found) = self.front.recall(&ask.key).await {
             return Ok(decide::remembered(&found, ask));

@@ -15,7 +15,7 @@ fn key() -> Key {
 fn remembered(fence: u64) -> Remembered {
     let body = [b"\0binary\xff".as_slice(), &fence.to_be_bytes()].concat();
     let outcome = Outcome::new(201).unwrap().with_body(body).unwrap().with_subtype("created").unwrap();
-    let outcome = outcome.with_headers([("link", "a".into()), ("link", "b".into())]).unwrap();
+    let outcome = outcome.with_headers([("link", "a"), ("link", "b")]).unwrap();
     let expires_at = Timestamp::from_micros(1_800_000_000_000_000);
     let intent = Intent::of("POST /charges", "invoice 7", &fence).unwrap();
     Remembered { intent, done: Done { outcome, fence: Fence::new(fence), expires_at } }

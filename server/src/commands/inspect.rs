@@ -130,7 +130,7 @@ fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
         line(page, "  subtype", subtype);
     }
     for (name, value) in outcome.headers() {
-        line(page, "  header", &format!("{name}: {}", String::from_utf8_lossy(value)));
+        line(page, "  header", &format!("{name}: {}", String::from_utf8_lossy(&value)));
     }
     let Some(body) = outcome.body() else {
         return line(page, "  body", "not recorded: it was too large, or streamed");

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
 use semel::{Outcome, Record, State, Timestamp};
 use serde::{Serialize, Serializer};
 
@@ -93,9 +94,8 @@ impl<'a> RecordLine<'a> {
             status: outcome.map(Outcome::status),
             subtype: outcome.and_then(Outcome::subtype),
             headers: outcome.map(|outcome| {
-                let text =
-                    |(name, value): (&'a str, &[u8])| (name, String::from_utf8_lossy(value).into_owned());
-                outcome.headers().map(|(name, value)| text((name, value))).collect()
+                let text = |value: Bytes| String::from_utf8_lossy(&value).into_owned();
+                outcome.headers().map(|(name, value)| (name, text(value))).collect()
             }),
             body_bytes: outcome.and_then(Outcome::body).map(|body| body.len()),
             body: None,

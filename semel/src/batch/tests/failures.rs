@@ -40,7 +40,7 @@ async fn tries_are_bounded_and_fewer_while_the_other_side_is_down() {
     let (stage, batcher) = Stage::open();
     let down = async |number: u32, tries: usize| {
         let (began, before) = (Instant::now(), stage.sent().len());
-        let pending = batcher.ask(Lane::Claim, plain(number)).await.unwrap();
+        let pending = batcher.ask(Lane::Claim, || plain(number)).await.unwrap();
         let failed = pending.answer().await.expect_err("it is down");
         assert!(failed.is_transient() && !failed.is_unknown(), "{failed}");
         assert!(began.elapsed() <= MAX_TRYING + MAX_PAUSE, "{:?}", began.elapsed());
@@ -51,7 +51,7 @@ async fn tries_are_bounded_and_fewer_while_the_other_side_is_down() {
     down(2, 1).await;
     down(3, 1).await;
     down(4, 1).await;
-    let up = batcher.ask(Lane::Claim, plain(5)).await.unwrap();
+    let up = batcher.ask(Lane::Claim, || plain(5)).await.unwrap();
     assert_eq!(up.answer().await.unwrap(), 50);
     // It was up in between, so that it is worth as many tries as before.
     stage.fates([Fate::Again; 6]);
@@ -80,7 +80,7 @@ async fn a_connection_that_is_refused_for_good_is_told_as_it_is() {
         assert_eq!(refused.to_string(), "store refused: no such schema");
     }
     assert_eq!(*stage.0.connects.lock().unwrap(), 1);
-    let pending = batcher.ask(Lane::Claim, plain(3)).await.unwrap();
+    let pending = batcher.ask(Lane::Claim, || plain(3)).await.unwrap();
     assert_eq!(pending.answer().await.unwrap(), 30);
 }
 
@@ -107,7 +107,7 @@ async fn what_was_lost_is_unknown_until_it_is_answered() {
     ] {
         let (stage, batcher) = Stage::open();
         stage.fates(fates.iter().copied());
-        let pending = batcher.ask(Lane::Owner, plain(1)).await.unwrap();
+        let pending = batcher.ask(Lane::Owner, || plain(1)).await.unwrap();
         let lost = pending.answer().await.expect_err("nobody answered");
         assert!(lost.is_unknown(), "{fates:?}: {lost}");
         assert_eq!(stage.sent().len(), fates.len());
@@ -116,7 +116,7 @@ async fn what_was_lost_is_unknown_until_it_is_answered() {
     let (stage, batcher) = Stage::open();
     stage.fates([LOST]);
     // The first connection is made, the second is not.
-    let first = batcher.ask(Lane::Owner, plain(1)).await.unwrap();
+    let first = batcher.ask(Lane::Owner, || plain(1)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| !sent.is_empty()).await.unwrap();
     stage.unreachable([StoreError::refused("the password was changed")]);
     let lost = first.answer().await.expect_err("nobody answered");
