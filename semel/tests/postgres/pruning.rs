@@ -181,6 +181,35 @@ async fn a_record_that_is_locked_is_left_for_another_time() {
 }
 
 #[tokio::test]
+async fn partitions_are_pruned_each_by_itself() {
+    let place = Place::shared();
+    let (store, client) = (place.store().await, place.client().await);
+    let split = "
+        alter table records rename to whole;
+        create table records (like whole including all) partition by hash (id);
+        create table \"part 0\" partition of records for values with (modulus 3, remainder 0);
+        create table part_1 partition of records for values with (modulus 3, remainder 1)
+            partition by hash (id);
+        create table part_1_all partition of part_1 for values with (modulus 1, remainder 0);
+        create table part_2 partition of records for values with (modulus 3, remainder 2);
+        drop table whole cascade";
+    client.batch_execute(split).await.unwrap();
+    let mut kept = Vec::new();
+    for number in 10..40 {
+        // In each partition there are both, at the same addresses.
+        expired(&store, &client, &format!("over-{number}")).await;
+        kept.push(format!("kept-{number}"));
+        let lease = granted(&store, &ask(&store, &kept[kept.len() - 1]).await).await;
+        store.complete(&lease, &Outcome::json("kept").unwrap()).await.unwrap().applied().unwrap();
+    }
+    let filled = "select count(distinct tableoid) from records";
+    assert_eq!(client.query_one(filled, &[]).await.unwrap().get::<_, i64>(0), 3);
+    assert_eq!(store.prune(&Prune { limit: 20, ..Prune::default() }).await.unwrap(), 20);
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 10);
+    assert_eq!(names(&client).await, kept);
+}
+
+#[tokio::test]
 async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() {
     let shared = Place::shared();
     let sign = if shared.url.contains('?') { '&' } else { '?' };

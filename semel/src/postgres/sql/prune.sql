@@ -1,4 +1,5 @@
--- Removes expired records from a range of the table's pages.
+-- Removes expired records from a range of the table's pages. Of a table in partitions, each goes by itself: a row's
+-- address is its own only within one of them.
 --
 -- A row that somebody has locked is left for another time, and nobody waits for it. Whether a row goes is
 -- decided under its lock: a key that was claimed anew meanwhile stays. Reading pages in their order needs no
