@@ -90,10 +90,8 @@ pub trait Backend: Send + Sync + 'static {
     /// The store's clock, as near as it is known without asking each time.
     async fn clock(&self) -> Result<Timestamp, StoreError>;
 
-    /// The same, if nobody has to be asked; see [`Store::known_now`](crate::Store::known_now).
-    fn known_clock(&self) -> Option<Timestamp> {
-        None
-    }
+    /// The same, if it can be told without asking anybody. `None` is always right.
+    fn known_clock(&self) -> Option<Timestamp>;
 
     /// Creates the record of each claim if there is none, else reads it.
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError>;

@@ -1,5 +1,7 @@
 //! What is recorded, and replayed to every repeat.
 
+mod headers;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,8 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::codec::Headers;
 use crate::text::{Rule, TextError};
+
+pub(crate) use headers::Headers;
 
 const SUBTYPE: Rule =
     Rule { part: "subtype", min_bytes: 1, max_bytes: 64, ascii_only: true, outer_spaces: false };
@@ -116,7 +119,8 @@ impl Outcome {
         self.0.subtype.as_deref()
     }
 
-    /// The headers, in the order they were given.
+    /// The headers, in the order they were given. The values of an outcome that was read from a store share their memory
+    /// with its body: whoever keeps one for long should copy it.
     pub fn headers(&self) -> impl Iterator<Item = (&str, Bytes)> {
         self.0.headers.iter()
     }

@@ -40,11 +40,8 @@ pub trait Store: Send + Sync + 'static {
     /// The store's clock, near enough to set a claim's `not_after` by.
     async fn now(&self) -> Result<Timestamp, StoreError>;
 
-    /// The same, from a store that can tell it right now. Most can, and whoever asks needs not wait; one that cannot
-    /// leaves this as it is.
-    fn known_now(&self) -> Option<Timestamp> {
-        None
-    }
+    /// The same, if the store can tell it without asking anybody, as most can mostly. `None` is always right.
+    fn known_now(&self) -> Option<Timestamp>;
 
     /// Asks for the right to run.
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError>;

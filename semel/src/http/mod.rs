@@ -66,7 +66,8 @@
 //!    [`RequestFingerprint`] for less strict ways. Anything else under the same key is refused, and changes nothing. Changing
 //!    these options makes other requests of those that are under way.
 //! 6. **The handler** runs to its end: a client that goes away does not stop it, and its outcome is recorded. Its lease, in the
-//!    extensions, is renewed on a task of its own. A panic abandons the key.
+//!    extensions, is renewed on a task of its own. A panic abandons the key. It runs while the future of its request is
+//!    polled, or after that was dropped: servers do one or the other, and whoever calls the service by hand should.
 //! 7. **What counts** is the handler's [`Verdict`], or that of the policy and the status.
 //! 8. **Recorded, then answered.** Nobody is told an outcome that is not recorded. The first caller gets the handler's own
 //!    response, untouched; if the attempt was taken over meanwhile, it gets the winner's.

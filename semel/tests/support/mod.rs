@@ -35,6 +35,10 @@ impl<P: Path> Store for Through<P> {
         self.0.pass("now", |store| async move { store.now().await }).await
     }
 
+    fn known_now(&self) -> Option<Timestamp> {
+        None
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         let ask = ask.clone();
         self.0
