@@ -1,5 +1,6 @@
--- The tables that hold the records, and how many pages each has: one, unless somebody has split it into partitions.
-select part.id::regclass::text, pg_relation_size(part.id) / current_setting('block_size')::bigint
+-- The tables that hold the records, and how many pages each has: one, unless somebody has split it into partitions. One
+-- that is dropped at this very moment has none.
+select part.id::regclass::text, coalesce(pg_relation_size(part.id), 0) / current_setting('block_size')::bigint
 from (
     select relid as id from pg_partition_tree('semel.records') where isleaf
     union
