@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
-use semel::{Ack, Ask, Claim, Durability, Intent, Key, Outcome, Owner, Store, Takeover, Terms, Token};
+use semel::{Ack, Ask, Claim, Intent, Key, Outcome, Owner, Store, Takeover, Terms, Token};
 
 use crate::load::flat_out;
 
@@ -38,7 +38,6 @@ impl<S: Store + 'static> Caller<S> {
             owner: Owner::new("bench-1"),
             terms: Terms::DEFAULT,
             takeover: Takeover::Never,
-            durability: Durability::Full,
             not_after: self.store.now().await?.after(Duration::from_secs(60)),
         };
         Ok(self.store.claim(&ask).await?)

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use semel::{
-    Ack, Ask, Claim, Durability, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token,
-};
+use semel::{Ack, Ask, Claim, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token};
 
 use crate::report::{Report, progress};
 use crate::rounds::{Rounds, grouped, number};
@@ -96,7 +94,6 @@ fn asks(store: &MemoryStore, thread: u32, operations: u32) -> Result<Vec<Ask>> {
             owner: Owner::new("bench"),
             terms: Terms::DEFAULT,
             takeover: Takeover::Never,
-            durability: Durability::Full,
             not_after,
         })
     };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use futures_util::FutureExt;
 use semel::{
-    Ack, Ask, Claim, Durability, Intent, Key, MemoryStore, Outcome, Owner, Record, Store, Takeover, Terms,
-    Timestamp, Token,
+    Ack, Ask, Claim, Intent, Key, MemoryStore, Outcome, Owner, Record, Store, Takeover, Terms, Timestamp,
+    Token,
 };
 
 use crate::MOST;
@@ -49,7 +49,6 @@ fn ask(store: &MemoryStore, number: usize) -> Result<Ask> {
         owner: Owner::new("counts"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        durability: Durability::Full,
         not_after: store.memory_clock().now().after(Duration::from_secs(3_600)),
     })
 }

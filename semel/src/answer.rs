@@ -2,6 +2,7 @@
 //!
 //! Answers are expected, errors are not: a lost lease is an answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -9,7 +10,7 @@ use thiserror::Error;
 use crate::intent::Intent;
 use crate::lease::{Fence, Lease};
 use crate::outcome::Outcome;
-use crate::record::Record;
+use crate::record::{Phase, Record};
 use crate::time::Timestamp;
 
 /// What a claim came to.
@@ -28,10 +29,10 @@ pub enum Claim {
         /// How much of its lease is left.
         left: Duration,
     },
-    /// An attempt was lost and its lease is over: what it did is not known.
+    /// The lease of the last attempt is over without an outcome, and this claim may not take over.
     Held(Held),
     /// The key was used for another intent.
-    Mismatch,
+    Mismatch(Mismatch),
     /// The claim came after its `not_after`, or its token was released or voided: a late copy, refused.
     Late,
 }
@@ -44,10 +45,21 @@ impl Claim {
             Self::Done(_) => "done",
             Self::Running { .. } => "running",
             Self::Held(_) => "held",
-            Self::Mismatch => "mismatch",
+            Self::Mismatch(_) => "mismatch",
             Self::Late => "late",
         }
     }
+}
+
+/// What the caller's own record shows about an earlier use of the key for another intent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mismatch {
+    /// Since when the key is in use.
+    pub since: Timestamp,
+    /// The operation that it was used for.
+    pub operation: Arc<str>,
+    /// Where that one stands.
+    pub phase: Phase,
 }
 
 /// A key with an outcome.
@@ -70,14 +82,14 @@ pub struct Remembered {
     pub done: Done,
 }
 
-/// A key whose attempt was lost.
+/// A key whose last attempt has neither a lease nor an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Since when the key is in use.
     pub since: Timestamp,
-    /// The fence of the lost attempt; whoever settles it names this fence.
+    /// The fence of that attempt; a reconcile hook or an operator who settles it names this fence.
     pub fence: Fence,
-    /// Which attempt was lost.
+    /// Which attempt it was.
     pub attempt: u32,
 }
 

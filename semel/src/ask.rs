@@ -1,10 +1,11 @@
 //! What a caller asks of a key.
 
+use crate::fault;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::{Fence, Token};
 use crate::record::Owner;
-use crate::terms::Terms;
+use crate::terms::{AfterCrash, Terms};
 use crate::time::Timestamp;
 
 /// A claim as it is sent to a store.
@@ -21,47 +22,34 @@ pub struct Ask {
     pub token: Token,
     /// Which process asks, for people.
     pub owner: Owner,
-    /// Lease and retention.
+    /// Lease, retention, and what happens if the attempt is lost.
     pub terms: Terms,
     /// What may be done about a lost attempt.
     pub takeover: Takeover,
-    /// How durable a grant has to be when it is answered.
-    pub durability: Durability,
     /// The moment by the store's clock after which the store refuses this claim, so that a copy which was late on
     /// its way cannot run anything; from [`Store::now`](crate::Store::now).
     pub not_after: Timestamp,
-}
-
-/// How durable a grant has to be when it is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Durability {
-    /// As durable as the store can make it.
-    Full,
-    /// It may be lost in a crash of the store as long as its outcome is: the outcome will be committed in a later
-    /// transaction of the same database, with the effect. A store without such transactions takes it for `Full`.
-    WithOutcome,
 }
 
 /// What a claim may do about an attempt whose lease is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Takeover {
-    /// Nothing: the key is held.
+    /// Nothing.
     Never,
-    /// Take its place.
+    /// Take the place of a lost attempt. One that ran under `hold` is not lost but held, and stays so.
     WhenOver,
-    /// Take its place if it still has this fence: somebody found out what happened to *that* attempt, and to no
-    /// other.
+    /// Take the place of the attempt with this fence, whatever its policy is: an operator or a reconcile hook found out
+    /// what happened to *that* attempt, and to no other.
     Of(Fence),
 }
 
 impl Takeover {
-    /// Whether an attempt with this fence may be taken over once its lease is over.
-    pub fn allows(self, fence: Fence) -> bool {
+    /// Whether an attempt that ran under this fence and policy may be taken over once its lease is over.
+    pub fn allows(self, fence: Fence, after_crash: AfterCrash) -> bool {
         match self {
             Self::Never => false,
-            Self::WhenOver => true,
+            Self::WhenOver => after_crash != AfterCrash::Hold || fault::makes("takeover_under_hold"),
             Self::Of(expected) => expected == fence,
         }
     }

@@ -10,6 +10,7 @@ use crate::key::Key;
 use crate::lease::{Fence, Lease, Token};
 use crate::outcome::Outcome;
 use crate::record::Owner;
+use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
 /// Writes a whole record in the place of one that is still as expected.
@@ -42,8 +43,10 @@ pub struct Draft {
     pub owner: Owner,
     /// How long the lease is, from now.
     pub lease: Duration,
-    /// How long the record is kept from now; `None` keeps the moment it has.
-    pub retention: Option<Duration>,
+    /// For how long the record is kept once it is settled.
+    pub retention: Duration,
+    /// What happens if the attempt is lost.
+    pub after_crash: AfterCrash,
     /// Whether this is a new life of the key, with a new moment of creation and no note of the old one.
     pub fresh: bool,
     /// What to note; `None` keeps the note it has, unless it is fresh.
@@ -101,8 +104,15 @@ pub enum Action {
         /// The fence it must have.
         fence: Fence,
     },
-    /// The lease ends now and the key is held.
+    /// The lease ends now: the key is held or lost, as its policy says.
     Abandon {
+        /// The fence it must have.
+        fence: Fence,
+        /// Why, for people.
+        note: Arc<str>,
+    },
+    /// The lease ends now and the key is held, whatever its policy was.
+    Hold {
         /// The fence it must have.
         fence: Fence,
         /// Why, for people.
@@ -119,7 +129,8 @@ impl Action {
             Self::Renew { fence, .. }
             | Self::Complete { fence, .. }
             | Self::Release { fence }
-            | Self::Abandon { fence, .. } => Some(*fence),
+            | Self::Abandon { fence, .. }
+            | Self::Hold { fence, .. } => Some(*fence),
             Self::Void => None,
         }
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::answer::{Ack, Change, Claim, Done, Held, Remembered};
+use crate::answer::{Ack, Change, Claim, Done, Held, Mismatch, Remembered};
 use crate::ask::Ask;
 use crate::change::{Action, Draft, DraftState, Write};
 use crate::lease::{Fence, Token};
@@ -40,21 +40,24 @@ pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
         return Answer(Claim::Late);
     }
     if found.intent != ask.intent {
-        return Answer(Claim::Mismatch);
+        return Answer(Claim::Mismatch(mismatch(found, now)));
     }
     match &found.state {
-        State::Done { outcome, .. } => Answer(Claim::Done(done(found, outcome))),
+        State::Done { outcome, finished_at } => Answer(Claim::Done(done(found, outcome, *finished_at))),
         State::Released => Replace(attempt(ask, found.attempt + 1)),
         State::Running if same_token => Answer(Claim::Granted(found.lease())),
         State::Running if found.phase(now) == Phase::Running => Answer(running(found, now)),
-        State::Running if ask.takeover.allows(found.fence) => Replace(attempt(ask, found.attempt + 1)),
+        State::Running if ask.takeover.allows(found.fence, found.after_crash) => {
+            Replace(attempt(ask, found.attempt + 1))
+        }
         State::Running => Answer(Claim::Held(held(found))),
     }
 }
 
-/// What a claim is answered by a store that only remembers what is done.
-pub fn remembered(found: &Remembered, ask: &Ask) -> Claim {
-    if found.intent == ask.intent { Claim::Done(found.done.clone()) } else { Claim::Mismatch }
+/// What a claim is answered by a store that only remembers what is done. `None` if it was asked something else: what is
+/// remembered is too little to say how, so the store that decides is asked.
+pub fn remembered(found: &Remembered, ask: &Ask) -> Option<Claim> {
+    (found.intent == ask.intent).then(|| Claim::Done(found.done.clone()))
 }
 
 /// What a claim is answered if it may take the record's place but never gets to: somebody is at work on it right
@@ -99,8 +102,8 @@ pub enum Settle {
 
 /// What becomes of an operator's change: the draft that takes the record's place, or why not.
 ///
-/// A live lease is never touched. A key is resolved or reset only while it is held; it is forgotten in any other
-/// state, too. The token is a new one, so that the lost owner cannot write any more.
+/// A live lease is never touched. A key is resolved or reset only while it is held or lost; it is forgotten in any
+/// other state, too. The token is a new one, so that the lost owner cannot write any more.
 ///
 /// # Errors
 /// The refusal, with the record as it is now.
@@ -123,12 +126,12 @@ pub fn settle(
         Phase::Done | Phase::Released if *settle != Settle::Forget => {
             return Err(Change::Unfit(Box::new(found.clone())));
         }
-        Phase::Held | Phase::Done | Phase::Released => {}
+        Phase::Held | Phase::Lost | Phase::Done | Phase::Released => {}
     }
     let (word, state, retention) = match settle {
-        Settle::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), None),
-        Settle::Reset => ("reset", DraftState::Released, None),
-        Settle::Forget => ("forgotten", DraftState::Released, Some(Duration::ZERO)),
+        Settle::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), found.retention),
+        Settle::Reset => ("reset", DraftState::Released, found.retention),
+        Settle::Forget => ("forgotten", DraftState::Released, Duration::ZERO),
     };
     Ok(Draft {
         intent: found.intent.clone(),
@@ -138,6 +141,7 @@ pub fn settle(
         owner: Owner::new("operator"),
         lease: Duration::ZERO,
         retention,
+        after_crash: found.after_crash,
         fresh: false,
         note: Some(format!("{word}: {reason}").into()),
     })
@@ -152,7 +156,8 @@ fn attempt(ask: &Ask, attempt: u32) -> Draft {
         attempt,
         owner: ask.owner.clone(),
         lease: ask.terms.lease(),
-        retention: Some(ask.terms.retention()),
+        retention: ask.terms.retention(),
+        after_crash: ask.terms.after_crash(),
         fresh: attempt == 1,
         note: None,
     }
@@ -162,8 +167,13 @@ fn running(found: &Record, now: Timestamp) -> Claim {
     Claim::Running { since: found.created_at, left: found.lease_left(now) }
 }
 
-fn done(found: &Record, outcome: &Outcome) -> Done {
-    Done { outcome: outcome.clone(), fence: found.fence, expires_at: found.expires_at }
+fn done(found: &Record, outcome: &Outcome, finished_at: Timestamp) -> Done {
+    Done { outcome: outcome.clone(), fence: found.fence, expires_at: finished_at.after(found.retention) }
+}
+
+fn mismatch(found: &Record, now: Timestamp) -> Mismatch {
+    let operation = found.intent.operation().into();
+    Mismatch { since: found.created_at, operation, phase: found.phase(now) }
 }
 
 fn held(found: &Record) -> Held {

@@ -27,13 +27,13 @@ pub trait Inspect: Store {
     /// A page of the records that match.
     async fn list(&self, query: &Query) -> Result<Page, StoreError>;
 
-    /// A page of the held records: their lease is over and nobody knows what happened.
+    /// A page of the held and lost records: their lease is over and there is no outcome.
     async fn stale(&self, query: &Query) -> Result<Page, StoreError>;
 
     /// How many records there are in each phase.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
-    /// Records the outcome of a held key: it happened.
+    /// Records the outcome of a held or lost key: it happened.
     async fn resolve(
         &self,
         key: &Key,
@@ -42,7 +42,7 @@ pub trait Inspect: Store {
         reason: &str,
     ) -> Result<Change, StoreError>;
 
-    /// Lets a held key be claimed again: it did not happen.
+    /// Lets a held or lost key be claimed again: it did not happen.
     async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError>;
 
     /// Lets a key be as if it had never been used, its outcome removed.
@@ -64,8 +64,12 @@ pub struct Query {
     pub operation: Option<String>,
     /// Only those whose retention is over, or only the others.
     pub expired: Option<bool>,
+    /// Only those whose lease is over without an outcome: held or lost.
+    pub stale: bool,
     /// Created at least this long ago.
     pub min_age: Option<Duration>,
+    /// Without a sign of life of their owner for at least this long.
+    pub unheard_for: Option<Duration>,
     /// From where the page before this one ended.
     pub after: Option<Cursor>,
     /// At most this many.
@@ -81,7 +85,9 @@ impl Default for Query {
             value: None,
             operation: None,
             expired: None,
+            stale: false,
             min_age: None,
+            unheard_for: None,
             after: None,
             limit: 100,
         }
@@ -115,7 +121,9 @@ impl Query {
             && is(self.value.as_deref(), record.key.value())
             && is(self.operation.as_deref(), record.intent.operation())
             && is(self.expired.as_ref(), &record.is_expired(now))
+            && (!self.stale || matches!(record.phase(now), Phase::Held | Phase::Lost))
             && self.min_age.is_none_or(|age| now.since(record.created_at) >= age)
+            && self.unheard_for.is_none_or(|silence| now.since(record.heartbeat_at) >= silence)
     }
 }
 
@@ -151,8 +159,10 @@ pub struct Page {
 pub struct Stats {
     /// Under a live lease.
     pub running: u64,
-    /// With the lease over and no outcome.
+    /// With the lease over and no outcome, under `hold`: an operator or a hook has to decide.
     pub held: u64,
+    /// With the lease over and no outcome, under another policy: the next attempt takes over.
+    pub lost: u64,
     /// With an outcome.
     pub done: u64,
     /// That can be claimed again.
@@ -165,6 +175,7 @@ impl Stats {
         *match phase {
             Phase::Running => &mut self.running,
             Phase::Held => &mut self.held,
+            Phase::Lost => &mut self.lost,
             Phase::Done => &mut self.done,
             Phase::Released => &mut self.released,
         } += 1;

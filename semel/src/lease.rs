@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -108,8 +109,8 @@ pub struct Lease {
     attempt: u32,
     deadline: Timestamp,
     alarm: Option<Arc<Alarm>>,
-    /// When retention is over, if the store has said so.
-    expires_at: Option<Timestamp>,
+    /// For how long the record is kept once it is settled, if the store has said so.
+    retention: Option<Duration>,
     /// What was asked, for the tier that passes the lease on.
     intent: Option<Intent>,
 }
@@ -117,7 +118,7 @@ pub struct Lease {
 impl Lease {
     /// A lease as a store grants it.
     pub fn new(key: Key, token: Token, fence: Fence, attempt: u32, deadline: Timestamp) -> Self {
-        Self { key, token, fence, attempt, deadline, alarm: None, expires_at: None, intent: None }
+        Self { key, token, fence, attempt, deadline, alarm: None, retention: None, intent: None }
     }
 
     /// The key.
@@ -164,15 +165,15 @@ impl Lease {
         }
     }
 
-    /// The same lease of a record whose retention is over then.
+    /// The same lease of a record that is kept for this long once it is settled.
     #[must_use]
-    pub fn with_expiry(self, expires_at: Timestamp) -> Self {
-        Self { expires_at: Some(expires_at), ..self }
+    pub fn with_retention(self, retention: Duration) -> Self {
+        Self { retention: Some(retention), ..self }
     }
 
-    /// When the retention of its record is over by the store's clock, if the store has said so.
-    pub fn expires_at(&self) -> Option<Timestamp> {
-        self.expires_at
+    /// For how long its record is kept once it is settled, if the store has said so.
+    pub fn retention(&self) -> Option<Duration> {
+        self.retention
     }
 
     /// The same lease with what was asked.

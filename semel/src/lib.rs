@@ -128,8 +128,8 @@ mod text;
 mod time;
 mod timer;
 
-pub use answer::{Ack, Change, Claim, Done, Held, LeaseLost, Remembered, Void};
-pub use ask::{Ask, Durability, Takeover};
+pub use answer::{Ack, Change, Claim, Done, Held, LeaseLost, Mismatch, Remembered, Void};
+pub use ask::{Ask, Takeover};
 pub use error::StoreError;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use inspect::{Cursor, Inspect, Page, Query, Stats};
@@ -141,7 +141,7 @@ pub use memory::{MemoryClock, MemoryStore};
 pub use migration::MigrationStatus;
 pub use once::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
 pub use outcome::{Outcome, OutcomeError};
-pub use policy::{AfterCrash, Policy, PolicyError};
+pub use policy::{Policy, PolicyError};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use prune::{Pruner, Pruning, continuously_prune};
@@ -151,7 +151,7 @@ pub use redis::{RedisOptions, RedisStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use store::{Found, Prune, Store};
-pub use terms::{Terms, TermsError};
+pub use terms::{AfterCrash, Terms, TermsError};
 pub use text::TextError;
 pub use tiered::{Hot, MemoryCache, Rank, Tiered};
 pub use time::Timestamp;

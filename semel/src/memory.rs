@@ -48,21 +48,21 @@ struct Shard(Mutex<Slots>);
 
 type Slots = HashTable<Slot>;
 
-/// A record, with what is asked of it most: the hash of its key, and when its retention is over.
+/// A record, with what is asked of it most: the hash of its key, and when it expires.
 struct Slot {
     hash: u64,
-    expires_at: Timestamp,
+    expires_at: Option<Timestamp>,
     record: Option<Box<Record>>,
 }
 
 impl Slot {
     fn new(hash: u64, record: Box<Record>) -> Self {
-        Self { hash, expires_at: record.expires_at, record: Some(record) }
+        Self { hash, expires_at: record.expires_at(), record: Some(record) }
     }
 
     fn change<T>(&mut self, change: impl FnOnce(&mut Option<Box<Record>>) -> T) -> T {
         let result = change(&mut self.record);
-        self.expires_at = self.record.as_ref().map_or(self.expires_at, |record| record.expires_at);
+        self.expires_at = self.record.as_ref().and_then(|record| record.expires_at());
         result
     }
 
@@ -215,7 +215,7 @@ impl Backend for MemoryStore {
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
-        let now = self.shared.clock.now();
+        let cutoff = prune.cutoff(self.shared.clock.now());
         let mut left = prune.limit as usize;
         for shard in &self.shared.shards {
             if left == 0 {
@@ -226,8 +226,8 @@ impl Backend for MemoryStore {
             let of_realm =
                 |key: &Key| prune.realm.as_deref().is_none_or(|realm| realm == key.scope().realm());
             slots.retain(|slot| {
-                let expired = |record: &Record| record.is_expired(now) && of_realm(&record.key);
-                let goes = left > 0 && slot.expires_at <= now && slot.record.as_deref().is_some_and(expired);
+                let is_over = slot.expires_at.is_some_and(|end| end <= cutoff);
+                let goes = left > 0 && is_over && slot.record.as_deref().is_some_and(|it| of_realm(&it.key));
                 left -= usize::from(goes);
                 !goes
             });

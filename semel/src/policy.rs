@@ -4,23 +4,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::ask::{Durability, Takeover};
+use crate::ask::Takeover;
 use crate::fault;
 use crate::outcome::Outcome;
-use crate::terms::{self, Terms, TermsError};
-
-/// What the next attempt does when an earlier one was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum AfterCrash {
-    /// Nothing runs again: the key is held until an operator or a reconcile hook says what happened.
-    Hold,
-    /// The next attempt takes over and runs again; effects happen at least once.
-    Retry,
-    /// The next attempt takes over; outcome and effect commit in one transaction of the store's database, so the
-    /// lost one was rolled back.
-    Transactional,
-}
+use crate::terms::{self, AfterCrash, Terms, TermsError};
 
 /// How keys are run: what happens after a crash, and the limits.
 ///
@@ -37,7 +24,6 @@ pub enum AfterCrash {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    after_crash: AfterCrash,
     terms: Terms,
     patience: Duration,
     wait: Duration,
@@ -53,7 +39,6 @@ impl Policy {
     /// The handler starts at most once. After a crash the key is held, because nobody knows what happened.
     pub fn hold() -> Self {
         Self {
-            after_crash: AfterCrash::Hold,
             terms: Terms::DEFAULT,
             patience: Duration::from_secs(2),
             wait: Duration::ZERO,
@@ -64,13 +49,17 @@ impl Policy {
     /// The next attempt takes over when the lease is over. The handler starts at most once plus the leases that
     /// ran out; its effects must bear that, or be deduplicated by key or fence.
     pub fn retry() -> Self {
-        Self { after_crash: AfterCrash::Retry, ..Self::hold() }
+        Self::hold().with_after_crash(AfterCrash::Retry)
     }
 
     /// As [`Policy::retry`], for handlers that record their outcome in the transaction of their effect: effects
     /// are committed exactly once.
     pub fn transactional() -> Self {
-        Self { after_crash: AfterCrash::Transactional, ..Self::hold() }
+        Self::hold().with_after_crash(AfterCrash::Transactional)
+    }
+
+    fn with_after_crash(self, after_crash: AfterCrash) -> Self {
+        Self { terms: self.terms.with_after_crash(after_crash), ..self }
     }
 
     /// For how long an attempt may run without being heard of; 30 s unless set.
@@ -78,15 +67,21 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] if it breaks a limit of [`Terms::new`].
     pub fn with_lease(self, lease: Duration) -> Result<Self, PolicyError> {
-        Ok(Self { terms: Terms::new(lease, self.terms.retention())?, ..self })
+        let terms = Terms::new(lease, self.terms.retention())?;
+        Ok(self.with_terms(terms))
     }
 
-    /// For how long an outcome is kept; 24 h unless set.
+    /// For how long an outcome is kept, counted from when it was recorded; 24 h unless set.
     ///
     /// # Errors
     /// [`PolicyError`] if it is shorter than the lease or longer than [`Terms::MAX_RETENTION`].
     pub fn with_retention(self, retention: Duration) -> Result<Self, PolicyError> {
-        Ok(Self { terms: Terms::new(self.terms.lease(), retention)?, ..self })
+        let terms = Terms::new(self.terms.lease(), retention)?;
+        Ok(self.with_terms(terms))
+    }
+
+    fn with_terms(self, terms: Terms) -> Self {
+        Self { terms: terms.with_after_crash(self.terms.after_crash()), ..self }
     }
 
     /// For how long a store that does not answer is asked again before the caller is told; 2 s unless set.
@@ -120,10 +115,10 @@ impl Policy {
 
     /// What happens after a crash.
     pub fn after_crash(&self) -> AfterCrash {
-        self.after_crash
+        self.terms.after_crash()
     }
 
-    /// Lease and retention.
+    /// Lease, retention, and what happens after a crash.
     pub fn terms(&self) -> Terms {
         self.terms
     }
@@ -143,17 +138,9 @@ impl Policy {
         self.max_body_bytes
     }
 
-    /// How durable a claim under this policy has to be.
-    pub fn durability(&self) -> Durability {
-        match self.after_crash {
-            AfterCrash::Hold | AfterCrash::Retry => Durability::Full,
-            AfterCrash::Transactional => Durability::WithOutcome,
-        }
-    }
-
     /// What a claim under this policy may take over.
     pub fn takeover(&self) -> Takeover {
-        match self.after_crash {
+        match self.after_crash() {
             AfterCrash::Hold if fault::makes("takeover_under_hold") => Takeover::WhenOver,
             AfterCrash::Hold => Takeover::Never,
             AfterCrash::Retry | AfterCrash::Transactional => Takeover::WhenOver,

@@ -7,6 +7,7 @@ use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::{Fence, Lease, Token};
 use crate::outcome::Outcome;
+use crate::terms::AfterCrash;
 use crate::text;
 use crate::time::Timestamp;
 
@@ -40,13 +41,16 @@ pub struct Record {
     pub created_at: Timestamp,
     /// When the record was last written.
     pub updated_at: Timestamp,
-    /// When retention is over; set by a claim, not by completion.
-    pub expires_at: Timestamp,
+    /// For how long the record is kept once it is settled; [`Record::expires_at`] says until when.
+    pub retention: Duration,
+    /// What happens if the attempt is lost.
+    pub after_crash: AfterCrash,
     /// Why the last attempt was abandoned, or what an operator did.
     pub note: Option<Note>,
 }
 
-/// Where a record stands. *Held* is not stored: it is `Running` with the lease over; see [`Record::phase`].
+/// The stored state of a record. *Held* and *lost* are not stored: both are `Running` with the lease over; see
+/// [`Record::phase`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// An attempt has the right to run.
@@ -68,8 +72,12 @@ pub enum State {
 pub enum Phase {
     /// An attempt runs under a lease that is not over.
     Running,
-    /// The lease is over and there is no outcome: it is not known what happened.
+    /// The lease of an attempt under `hold` is over and there is no outcome: it is not known what happened, and an
+    /// operator or a reconcile hook has to decide.
     Held,
+    /// The lease of an attempt under `retry` or `transactional` is over and there is no outcome: the next attempt takes
+    /// over.
+    Lost,
     /// There is an outcome.
     Done,
     /// The key can be claimed again.
@@ -82,6 +90,7 @@ impl Phase {
         match self {
             Self::Running => "running",
             Self::Held => "held",
+            Self::Lost => "lost",
             Self::Done => "done",
             Self::Released => "released",
         }
@@ -93,15 +102,30 @@ impl Record {
     pub fn phase(&self, now: Timestamp) -> Phase {
         match self.state {
             State::Running if now < self.lease_until => Phase::Running,
-            State::Running => Phase::Held,
+            State::Running if self.after_crash == AfterCrash::Hold => Phase::Held,
+            State::Running => Phase::Lost,
             State::Done { .. } => Phase::Done,
             State::Released => Phase::Released,
         }
     }
 
-    /// Whether retention is over, so that the record counts as absent and may be pruned. A live lease keeps it.
+    /// When the record counts as absent and may be pruned, unless it is written to before.
+    ///
+    /// Retention begins with what settled the record: its outcome, or its release. A lost attempt counts from the end of
+    /// its lease. An attempt under `hold` that has no outcome never expires: time is no evidence that nothing happened.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        let begins = match self.state {
+            State::Running if self.after_crash == AfterCrash::Hold => return None,
+            State::Running => self.lease_until,
+            State::Done { finished_at, .. } => finished_at,
+            State::Released => self.updated_at,
+        };
+        Some(begins.after(self.retention))
+    }
+
+    /// Whether the record counts as absent and may be pruned.
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        now >= self.expires_at && self.phase(now) != Phase::Running
+        self.expires_at().is_some_and(|end| now >= end)
     }
 
     /// How much of the lease is left.
@@ -120,7 +144,7 @@ impl Record {
     /// The lease of the attempt that runs, or ran last.
     pub fn lease(&self) -> Lease {
         let lease = Lease::new(self.key.clone(), self.token, self.fence, self.attempt, self.lease_until);
-        lease.with_expiry(self.expires_at)
+        lease.with_retention(self.retention)
     }
 
     /// Whether this token and fence own the record: the only ones that may write to it, while it runs.
@@ -150,7 +174,7 @@ impl Owner {
 pub struct Note {
     /// When.
     pub at: Timestamp,
-    /// What happened: `abandoned`, `resolved`, `reset` or `forgotten`, then the reason.
+    /// What happened: `abandoned`, `held`, `resolved`, `reset` or `forgotten`, then the reason.
     pub text: Arc<str>,
 }
 

@@ -9,6 +9,7 @@ use crate::change::{Action, Draft, DraftState, Replace, Write};
 use crate::key::Key;
 use crate::lease::Fence;
 use crate::record::{Note, Record, State};
+use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
 /// Creates the record of this claim if there is none, else shows the one that is there.
@@ -32,7 +33,8 @@ pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened
         heartbeat_at: now,
         created_at: now,
         updated_at: now,
-        expires_at: now.after(ask.terms.retention()),
+        retention: ask.terms.retention(),
+        after_crash: ask.terms.after_crash(),
         note: None,
     };
     let created = Opened::Created { fence: record.fence, lease_until: record.lease_until };
@@ -76,7 +78,8 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
         heartbeat_at: now,
         created_at: if draft.fresh { now } else { found.created_at },
         updated_at: now,
-        expires_at: draft.retention.map_or(found.expires_at, |retention| now.after(retention)),
+        retention: draft.retention,
+        after_crash: draft.after_crash,
         note: draft.note.as_ref().map(|text| Note::new(now, text)).or(kept_note),
     }
 }
@@ -100,6 +103,11 @@ pub fn write(slot: &mut Option<Box<Record>>, item: &Write, now: Timestamp) -> Wr
         }
         Action::Release { .. } | Action::Void => found.state = State::Released,
         Action::Abandon { note, .. } => {
+            found.lease_until = now;
+            found.note = Some(Note::new(now, note));
+        }
+        Action::Hold { note, .. } => {
+            found.after_crash = AfterCrash::Hold;
             found.lease_until = now;
             found.note = Some(Note::new(now, note));
         }

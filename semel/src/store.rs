@@ -55,8 +55,11 @@ pub trait Store: Send + Sync + 'static {
     /// Gives the key back; only when nothing can have happened.
     async fn release(&self, lease: &Lease) -> Result<Ack, StoreError>;
 
-    /// Ends the lease now and leaves the key held, with the reason.
+    /// Ends the lease now, with the reason: the key is held or lost, as its policy says.
     async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError>;
+
+    /// Ends the lease now and leaves the key held, whatever its policy was, with the reason.
+    async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError>;
 
     /// Takes back a claim that was given up: once it is settled, its token never runs. `not_after` is the claim's.
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError>;
@@ -80,13 +83,22 @@ pub type Found = Result<Option<Record>, StoreError>;
 pub struct Prune {
     /// Of this realm only; of all if `None`.
     pub realm: Option<String>,
+    /// Only those whose retention was over at this moment; `None` stands for now. What is not expired never goes.
+    pub before: Option<Timestamp>,
     /// At most this many in one call.
     pub limit: u32,
 }
 
 impl Default for Prune {
     fn default() -> Self {
-        Self { realm: None, limit: 1_000 }
+        Self { realm: None, before: None, limit: 1_000 }
+    }
+}
+
+impl Prune {
+    /// The moment at which a record's retention must have been over, by the store's clock: never later than now.
+    pub fn cutoff(&self, now: Timestamp) -> Timestamp {
+        self.before.map_or(now, |before| before.min(now))
     }
 }
 
@@ -123,6 +135,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
         (**self).abandon(lease, reason).await
+    }
+
+    async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        (**self).hold(lease, reason).await
     }
 
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {

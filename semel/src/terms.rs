@@ -1,16 +1,47 @@
-//! The two durations of a claim.
+//! What a claim agrees to: how long its lease and its record last, and what becomes of it after a crash.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// For how long an attempt may run unheard of, and for how long its record is kept.
+/// What happens to a key when its attempt is lost: the lease is over, and there is no outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AfterCrash {
+    /// Nothing runs again: the key is held until an operator or a reconcile hook says what happened.
+    Hold,
+    /// The next attempt takes over and runs again; effects happen at least once.
+    Retry,
+    /// The next attempt takes over; outcome and effect commit in one transaction of the store's database, so the
+    /// lost attempt was rolled back.
+    Transactional,
+}
+
+impl AfterCrash {
+    /// The word in lower case, as it is stored and configured.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Retry => "retry",
+            Self::Transactional => "transactional",
+        }
+    }
+
+    /// The policy of this word, if it is one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Hold, Self::Retry, Self::Transactional].into_iter().find(|policy| policy.as_str() == word)
+    }
+}
+
+/// The terms of a claim: how long its attempt may run without a sign of life, how long the record is kept, and what
+/// happens if the attempt is lost. The record keeps the latter two.
 ///
-/// Two different things: a crash must not lock a key for as long as its outcome is worth keeping.
+/// Lease and retention are two things: a crash must not lock a key for as long as its outcome is worth keeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     lease: Duration,
     retention: Duration,
+    after_crash: AfterCrash,
 }
 
 impl Terms {
@@ -21,11 +52,14 @@ impl Terms {
     /// The longest retention.
     pub const MAX_RETENTION: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-    /// A lease of 30 s and a retention of 24 h.
-    pub const DEFAULT: Self =
-        Self { lease: Duration::from_secs(30), retention: Duration::from_secs(24 * 3600) };
+    /// A lease of 30 s, a retention of 24 h, and `hold`.
+    pub const DEFAULT: Self = Self {
+        lease: Duration::from_secs(30),
+        retention: Duration::from_secs(24 * 3600),
+        after_crash: AfterCrash::Hold,
+    };
 
-    /// Terms within the limits.
+    /// Terms within the limits, with `hold`.
     ///
     /// # Errors
     /// [`TermsError`] if the lease is shorter than [`Terms::MIN_LEASE`] or longer than [`Terms::MAX_LEASE`], or
@@ -36,7 +70,7 @@ impl Terms {
             return Err(TermsError::RetentionUnderLease { retention, lease });
         }
         within("retention", retention, lease, Self::MAX_RETENTION)?;
-        Ok(Self { lease, retention })
+        Ok(Self { lease, retention, after_crash: AfterCrash::Hold })
     }
 
     /// For how long an attempt may run without being heard of.
@@ -44,9 +78,20 @@ impl Terms {
         self.lease
     }
 
-    /// For how long the record is kept, counted from the claim.
+    /// For how long the record is kept once it is settled; for a lost attempt, from the end of its lease.
     pub fn retention(&self) -> Duration {
         self.retention
+    }
+
+    /// The same terms with another policy for a lost attempt.
+    #[must_use]
+    pub fn with_after_crash(self, after_crash: AfterCrash) -> Self {
+        Self { after_crash, ..self }
+    }
+
+    /// What happens if the attempt is lost.
+    pub fn after_crash(&self) -> AfterCrash {
+        self.after_crash
     }
 }
 

@@ -33,6 +33,13 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
+    /// A while before this moment; the epoch if that is earlier.
+    #[must_use]
+    pub fn before(self, while_: Duration) -> Self {
+        let micros = u64::try_from(while_.as_micros()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+
     /// How long after `earlier` this is; nothing if it is before.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))

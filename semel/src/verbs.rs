@@ -14,7 +14,7 @@ use crate::inspect::{Inspect, Page, Query, Stats};
 use crate::key::Key;
 use crate::lease::{Fence, Lease, Token};
 use crate::outcome::Outcome;
-use crate::record::{Phase, Record};
+use crate::record::Record;
 use crate::store::{Found, Prune, Store};
 use crate::time::Timestamp;
 
@@ -28,16 +28,18 @@ const TRIES: u32 = 8;
 #[derive(Debug)]
 pub struct Claiming<'a> {
     ask: &'a Ask,
+    /// How often a record may still be replaced, or looked for again.
     tries_left: u32,
+    /// The attempt that the replace under way would be.
+    attempt: u32,
     seen: Option<Seen>,
 }
 
-/// The record that a claim is about to replace.
+/// The record that a claim has tried to replace.
 #[derive(Debug)]
 struct Seen {
     record: Box<Record>,
     now: Timestamp,
-    attempt: u32,
 }
 
 /// What a claim does next.
@@ -54,21 +56,30 @@ pub enum Step {
 }
 
 impl<'a> Claiming<'a> {
-    /// A claim that looks at most this many times; it begins with an open.
+    /// A claim that sends at most this many replaces; it begins with an open.
     pub fn new(ask: &'a Ask, tries: u32) -> Self {
-        Self { ask, tries_left: tries, seen: None }
+        Self { ask, tries_left: tries, attempt: 1, seen: None }
     }
 
     /// The open was answered.
     pub fn opened(&mut self, opened: Opened, now: Timestamp) -> Step {
-        self.tries_left = self.tries_left.saturating_sub(1);
         match opened {
             Opened::Created { fence, lease_until } => Step::Answer(self.granted(fence, 1, lease_until)),
             Opened::Late => Step::Answer(Claim::Late),
-            Opened::Unseen => self.again(),
+            Opened::Unseen => match (self.tries_left, &self.seen) {
+                (0, Some(seen)) => Step::Answer(decide::contended(&seen.record, seen.now)),
+                (0, None) => Step::Unseen,
+                _ => {
+                    self.tries_left -= 1;
+                    Step::Open
+                }
+            },
             Opened::Found(record) => match decide::claim(&record, self.ask, now) {
                 Decision::Answer(claim) => Step::Answer(claim),
+                Decision::Replace(_) if self.tries_left == 0 => Step::Answer(decide::contended(&record, now)),
                 Decision::Replace(draft) => {
+                    self.tries_left -= 1;
+                    self.attempt = draft.attempt;
                     let replace = Replace {
                         key: self.ask.key.clone(),
                         expected_token: record.token,
@@ -76,38 +87,29 @@ impl<'a> Claiming<'a> {
                         not_after: Some(self.ask.not_after),
                         draft,
                     };
-                    self.seen = Some(Seen { record, now, attempt: replace.draft.attempt });
+                    self.seen = Some(Seen { record, now });
                     Step::Replace(Box::new(replace))
                 }
             },
         }
     }
 
-    /// The replace was answered.
+    /// The replace was answered. If the record has changed, the claim looks again, after the last replace, too: the change
+    /// may be an earlier copy of this very replace, and then the key is granted.
     pub fn replaced(&mut self, replaced: Replaced) -> Step {
         match (replaced, &self.seen) {
-            (Replaced::Applied { fence, lease_until }, Some(seen)) => {
-                Step::Answer(self.granted(fence, seen.attempt, lease_until))
+            (Replaced::Applied { fence, lease_until }, _) => {
+                Step::Answer(self.granted(fence, self.attempt, lease_until))
             }
             (Replaced::Late, _) => Step::Answer(Claim::Late),
             (Replaced::Locked, Some(seen)) => Step::Answer(decide::contended(&seen.record, seen.now)),
-            (Replaced::Changed | Replaced::Locked | Replaced::Applied { .. }, _) => self.again(),
-        }
-    }
-
-    fn again(&mut self) -> Step {
-        match &self.seen {
-            _ if self.tries_left > 0 => Step::Open,
-            Some(seen) => Step::Answer(decide::contended(&seen.record, seen.now)),
-            None => Step::Unseen,
+            (Replaced::Changed | Replaced::Locked, _) => Step::Open,
         }
     }
 
     fn granted(&self, fence: Fence, attempt: u32, deadline: Timestamp) -> Claim {
         let lease = Lease::new(self.ask.key.clone(), self.ask.token, fence, attempt, deadline);
-        // Lease and retention begin together, and the one is not longer than the other.
-        let terms = &self.ask.terms;
-        Claim::Granted(lease.with_expiry(deadline.after(terms.retention() - terms.lease())))
+        Claim::Granted(lease.with_retention(self.ask.terms.retention()))
     }
 }
 
@@ -180,6 +182,11 @@ impl<B: Backend> Store for B {
         send(self, Write::by(lease, |fence| Action::Abandon { fence, note })).await
     }
 
+    async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        let note = format!("held: {reason}").into();
+        send(self, Write::by(lease, |fence| Action::Hold { fence, note })).await
+    }
+
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
         let write = Write { key: key.clone(), token, action: Action::Void };
         let (now, written) = one(self.write(std::slice::from_ref(&write)).await?)?;
@@ -210,7 +217,7 @@ impl<B: Backend> Inspect for B {
     }
 
     async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
-        self.scan(&Query { phase: Some(Phase::Held), ..query.clone() }).await
+        self.scan(&Query { stale: true, ..query.clone() }).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -260,6 +267,10 @@ async fn settle<B: Backend>(
     let token = Token::random();
     for _ in 0..TRIES {
         let (now, found) = one(backend.read(std::slice::from_ref(key)).await?)?;
+        // An earlier copy of the replace was applied, and its answer was lost.
+        if found.as_ref().is_some_and(|record| record.token == token) {
+            return Ok(Change::Applied);
+        }
         let draft = match decide::settle(found.as_ref(), seen, &settle, reason, token, now) {
             Ok(draft) => draft,
             Err(refused) => return Ok(refused),

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use semel::conformance::{self, Subject};
 use semel::{
-    Ask, Claim, Durability, Failure, Inspect, Intent, Key, MemoryStore, Once, Owner, Prune, Store, Takeover,
-    Terms, Token,
+    Ask, Claim, Failure, Inspect, Intent, Key, MemoryStore, Once, Owner, Prune, Store, Takeover, Terms, Token,
 };
 
 fn moved_by(subject: Subject, store: &MemoryStore) -> Subject {
@@ -61,7 +60,6 @@ fn ask(store: &MemoryStore, name: &str) -> Ask {
         owner: Owner::new("tests"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        durability: Durability::Full,
         not_after: store.memory_clock().now().after(Duration::from_secs(600)),
     }
 }

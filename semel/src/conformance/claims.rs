@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{Subject, again, intent, key, other_intent, outcome, scope, takeover};
+use super::{Subject, again, intent, key, other_intent, outcome, retry, scope, takeover};
 use crate::answer::{Ack, Claim, Void};
 use crate::ask::{Ask, Takeover};
 use crate::lease::Fence;
+use crate::record::Phase;
 use crate::store::Prune;
+use crate::terms::AfterCrash;
 
 const MANY: usize = 32;
 
@@ -53,20 +55,34 @@ pub async fn another_intent_is_a_mismatch(on: &Subject) {
     let held = on.held().await;
     for (ask, _) in [on.running().await, on.done().await, on.released().await, held] {
         let other = Ask { takeover: Takeover::WhenOver, ..other_intent(&ask) };
-        assert!(matches!(on.claim(&other).await, Claim::Mismatch));
+        assert!(matches!(on.claim(&other).await, Claim::Mismatch(_)));
     }
     let (ask, _) = on.running().await;
     let same_token = Ask { intent: intent(2), ..ask };
-    assert!(matches!(on.claim(&same_token).await, Claim::Mismatch));
+    assert!(matches!(on.claim(&same_token).await, Claim::Mismatch(_)));
+}
+
+/// Who uses a key for another request is told since when, and for what, their own earlier one has it.
+pub async fn a_mismatch_says_with_what(on: &Subject) {
+    let (ask, lease) = on.running().await;
+    let told = async || match on.claim(&other_intent(&ask)).await {
+        Claim::Mismatch(with) => with,
+        other => panic!("{other:?}"),
+    };
+    let with = told().await;
+    let record = on.store.find(&ask.key).await.expect("the store answers a find").expect("there is a record");
+    assert_eq!((with.since, &*with.operation, with.phase), (record.created_at, "charge", Phase::Running));
+    let _done = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
+    assert_eq!(told().await.phase, Phase::Done);
 }
 
 /// A refused mismatch leaves the record as it was.
 pub async fn a_mismatch_does_not_poison(on: &Subject) {
     let (ask, lease) = on.running().await;
-    assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch));
+    assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch(_)));
     let ack = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
     assert_eq!(ack, Ack::Applied);
-    assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch));
+    assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch(_)));
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(_)));
 }
 
@@ -87,7 +103,7 @@ pub async fn a_claim_sent_again_is_granted_with_the_same_fence(on: &Subject) {
 pub async fn a_late_claim_is_refused(on: &Subject) {
     let fresh = on.ask(&key()).await;
     let (released, _) = on.released().await;
-    let (held, _) = on.running().await;
+    let (held, _) = on.retried().await;
     let not_after = on.store.now().await.expect("the store tells its time");
     on.pass(on.lease).await;
     for ask in [&fresh, &released, &held] {
@@ -161,18 +177,50 @@ pub async fn a_void_before_not_after_is_early(on: &Subject) {
 }
 
 /// When the lease of an attempt is over, its key is held for those who may not take over.
-pub async fn a_lost_attempt_is_held(on: &Subject) {
-    let (ask, lease) = on.held().await;
-    for store in [&on.store, &on.peer] {
-        let claim = store.claim(&again(&ask)).await.expect("the store answers a claim");
-        let Claim::Held(held) = claim else { panic!("{claim:?}") };
-        assert_eq!((held.fence, held.attempt), (lease.fence(), 1));
+pub async fn a_lost_attempt_is_held_for_those_who_do_not_take_over(on: &Subject) {
+    let (held, under_hold) = on.running().await;
+    let (lost, under_retry) = on.retried().await;
+    on.pass(on.lease).await;
+    for (ask, lease) in [(&held, &under_hold), (&lost, &under_retry)] {
+        for store in [&on.store, &on.peer] {
+            let asked = Ask { takeover: Takeover::Never, ..again(ask) };
+            let claim = store.claim(&asked).await.expect("the store answers a claim");
+            let Claim::Held(held) = claim else { panic!("{claim:?}") };
+            assert_eq!((held.fence, held.attempt), (lease.fence(), 1));
+        }
     }
+}
+
+/// An attempt that ran under `hold` is taken over by no claim that merely asks for it, whatever its own policy is. A
+/// reconcile hook or an operator names its fence.
+pub async fn a_lost_attempt_under_hold_is_not_taken_over(on: &Subject) {
+    let (ask, lease) = on.held().await;
+    let under = |policy| Ask { terms: ask.terms.with_after_crash(policy), ..takeover(&ask) };
+    for asked in [takeover(&ask), under(AfterCrash::Transactional), under(AfterCrash::Hold)] {
+        for store in [&on.store, &on.peer] {
+            let claim = store.claim(&asked).await.expect("the store answers a claim");
+            assert!(matches!(&claim, Claim::Held(held) if held.fence == lease.fence()), "{claim:?}");
+        }
+    }
+    let of = Ask { takeover: Takeover::Of(lease.fence()), ..again(&ask) };
+    assert_eq!(on.granted(&of).await.attempt(), 2);
+}
+
+/// A granted takeover runs under the policy and the retention of its own claim.
+pub async fn a_takeover_brings_its_own_policy_and_retention(on: &Subject) {
+    let (ask, _) = on.lost().await;
+    let terms = on.terms_kept(on.lease * 7);
+    let next = on.granted(&Ask { terms, ..takeover(&ask) }).await;
+    let record = on.peer.find(&ask.key).await.expect("the store answers a find").expect("there is a record");
+    assert_eq!((record.after_crash, record.retention), (AfterCrash::Hold, on.lease * 7));
+    on.pass(on.lease).await;
+    let claim = on.claim(&takeover(&ask)).await;
+    assert!(matches!(&claim, Claim::Held(held) if held.fence == next.fence()), "{claim:?}");
 }
 
 /// Who may take over gets the key of a lost attempt, with a higher fence, as the next attempt.
 pub async fn a_lost_attempt_is_taken_over_when_asked_to(on: &Subject) {
-    let (ask, first) = on.held().await;
+    let (ask, first) = on.lost().await;
     let next = on.granted(&takeover(&ask)).await;
     assert!(next.fence() > first.fence());
     assert_eq!(next.attempt(), 2);
@@ -202,8 +250,8 @@ pub async fn one_of_many_claims_is_granted(on: &Subject) {
 
 /// Of many takeovers of one lost attempt, and of many claims of one released key, one is granted.
 pub async fn one_of_many_takeovers_is_granted(on: &Subject) {
-    let (held, _) = on.held().await;
-    assert_eq!(granted_of_many(on, (0..MANY).map(|_| takeover(&held))).await, 1);
+    let (lost, _) = on.lost().await;
+    assert_eq!(granted_of_many(on, (0..MANY).map(|_| takeover(&lost))).await, 1);
     let (released, _) = on.released().await;
     assert_eq!(granted_of_many(on, (0..MANY).map(|_| takeover(&released))).await, 1);
 }
@@ -234,7 +282,7 @@ pub async fn scopes_keep_keys_apart(on: &Subject) {
 /// Each grant of a key has a higher fence than all before it.
 pub async fn fences_rise_over_release_takeover_and_prune(on: &Subject) {
     let key = key();
-    let short = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key).await };
+    let short = retry(Ask { terms: on.terms_kept(on.lease), ..on.ask(&key).await });
     let first = on.granted(&short).await;
     let _released = on.store.release(&first).await.expect("the store answers a release");
     let second = on.granted(&again(&short)).await;
@@ -242,8 +290,8 @@ pub async fn fences_rise_over_release_takeover_and_prune(on: &Subject) {
     let _renewed = on.store.renew(&second, on.lease).await.expect("the store answers a renewal");
     on.pass(on.lease).await;
     let third = on.granted(&takeover(&short)).await;
-    on.pass(on.lease).await;
-    let prune = Prune { realm: Some(key.scope().realm().to_owned()), limit: 10 };
+    on.pass(on.lease * 2).await;
+    let prune = Prune { realm: Some(key.scope().realm().to_owned()), limit: 10, ..Prune::default() };
     assert_eq!(on.store.prune(&prune).await.expect("the store prunes"), 1);
     let fourth = on.granted(&again(&short)).await;
     let fences = [&first, &second, &third, &fourth].map(|lease| lease.fence());

@@ -38,7 +38,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 
 use crate::answer::Claim;
-use crate::ask::{Ask, Durability, Takeover};
+use crate::ask::{Ask, Takeover};
 use crate::backend::Backend;
 use crate::inspect::Inspect;
 use crate::intent::Intent;
@@ -46,7 +46,7 @@ use crate::key::{Key, Scope};
 use crate::lease::{Lease, Token};
 use crate::outcome::Outcome;
 use crate::record::Owner;
-use crate::terms::Terms;
+use crate::terms::{AfterCrash, Terms};
 
 pub use claims::*;
 pub use operator::*;
@@ -132,7 +132,6 @@ impl Subject {
             owner: Owner::new("conformance"),
             terms: self.terms(),
             takeover: Takeover::Never,
-            durability: Durability::Full,
             not_after: now.after(Duration::from_secs(600)),
         }
     }
@@ -156,9 +155,23 @@ impl Subject {
         (ask, lease)
     }
 
-    /// A new key whose lease is over.
+    /// A new key whose lease is over: it ran under `hold`.
     async fn held(&self) -> (Ask, Lease) {
         let (ask, lease) = self.running().await;
+        self.pass(self.lease).await;
+        (ask, lease)
+    }
+
+    /// A new key under a lease, whose attempt may be taken over when it is lost.
+    async fn retried(&self) -> (Ask, Lease) {
+        let ask = retry(self.ask(&key()).await);
+        let lease = self.granted(&ask).await;
+        (ask, lease)
+    }
+
+    /// A new key whose lease is over: it ran under `retry`.
+    async fn lost(&self) -> (Ask, Lease) {
+        let (ask, lease) = self.retried().await;
         self.pass(self.lease).await;
         (ask, lease)
     }
@@ -185,9 +198,14 @@ fn again(ask: &Ask) -> Ask {
     Ask { token: Token::random(), ..ask.clone() }
 }
 
-/// The same question by another attempt that may take over.
+/// The same question under `retry`.
+fn retry(ask: Ask) -> Ask {
+    Ask { terms: ask.terms.with_after_crash(AfterCrash::Retry), takeover: Takeover::WhenOver, ..ask }
+}
+
+/// The same question by another attempt, under `retry`: it takes over what is lost.
 fn takeover(ask: &Ask) -> Ask {
-    Ask { takeover: Takeover::WhenOver, ..again(ask) }
+    retry(again(ask))
 }
 
 /// Another question under the same key.
@@ -247,6 +265,7 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     a_done_key_is_replayed,
     a_running_key_is_running,
     another_intent_is_a_mismatch,
+    a_mismatch_says_with_what,
     a_mismatch_does_not_poison,
     a_claim_sent_again_is_granted_with_the_same_fence,
     a_late_claim_is_refused,
@@ -256,8 +275,10 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     a_voided_token_never_claims_again,
     a_void_touches_no_other_token,
     a_void_before_not_after_is_early,
-    a_lost_attempt_is_held,
+    a_lost_attempt_is_held_for_those_who_do_not_take_over,
     a_lost_attempt_is_taken_over_when_asked_to,
+    a_lost_attempt_under_hold_is_not_taken_over,
+    a_takeover_brings_its_own_policy_and_retention,
     a_takeover_of_one_fence_leaves_others_alone,
     one_of_many_claims_is_granted,
     one_of_many_takeovers_is_granted,
@@ -272,14 +293,19 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     a_release_sent_again_is_repeated,
     a_renewal_extends_the_lease,
     a_late_renewal_revives_the_lease,
-    an_abandoned_key_is_held_at_once,
+    an_abandoned_key_is_over_at_once,
+    a_key_can_be_held_whatever_its_policy,
     a_write_without_a_record_is_missing,
     one_of_owner_and_takeover_records,
     an_expired_record_counts_as_absent,
-    completion_does_not_extend_retention,
+    an_outcome_is_replayed_for_its_whole_retention,
+    a_resolved_outcome_is_replayed_for_its_whole_retention,
+    a_held_key_never_expires,
+    a_lost_key_expires_with_its_retention,
     a_live_lease_outlives_retention,
     prune_removes_what_is_over_and_nothing_else,
     prune_is_bounded_and_keeps_to_its_realm,
+    prune_keeps_what_expired_after_its_cutoff,
     a_record_tells_what_was_asked,
     an_outcome_is_kept_byte_for_byte,
     an_outcome_without_body_stays_without,
@@ -287,7 +313,7 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     find_many_answers_in_order,
     list_pages_through_all_that_match,
     list_filters_by_what_a_record_says,
-    stale_lists_held_keys_only,
+    stale_lists_held_and_lost_keys_only,
     stats_count_by_phase,
     a_resolved_key_is_replayed,
     a_reset_key_runs_again,

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Subject, again, outcome, scope, takeover};
+use super::{Subject, again, outcome, retry, scope, takeover};
 use crate::answer::{Ack, Change, Claim};
 use crate::inspect::{Inspect, Query};
 use crate::key::Scope;
 use crate::lease::Fence;
 use crate::record::{Phase, Record};
 
-const PHASES: [Phase; 4] = [Phase::Running, Phase::Held, Phase::Done, Phase::Released];
+const PHASES: [Phase; 5] = [Phase::Running, Phase::Held, Phase::Lost, Phase::Done, Phase::Released];
 
 /// All keys that match, page by page.
 async fn listed(on: &Subject, query: Query) -> Vec<String> {
@@ -29,17 +29,18 @@ async fn listed(on: &Subject, query: Query) -> Vec<String> {
 
 /// A key of this name that is in this phase, for long.
 async fn put(on: &Subject, scope: &Scope, name: &str, phase: Phase) {
-    let lease = on.granted(&on.ask(&scope.key(name).expect("a valid key")).await).await;
+    let ask = on.ask(&scope.key(name).expect("a valid key")).await;
+    let lease = on.granted(&if phase == Phase::Lost { retry(ask) } else { ask }).await;
     let written = match phase {
         Phase::Running => on.store.renew(&lease, Duration::from_secs(600)).await,
-        Phase::Held => on.store.abandon(&lease, "to be held").await,
+        Phase::Held | Phase::Lost => on.store.abandon(&lease, "to be held or lost").await,
         Phase::Done => on.store.complete(&lease, &outcome(1)).await,
         Phase::Released => on.store.release(&lease).await,
     };
     assert_eq!(written.expect("the store answers the owner"), Ack::Applied);
 }
 
-/// One running, one held, one done and one released key in a realm of their own, named like that.
+/// One key in each phase, in a realm of their own, named like that.
 async fn one_of_each(on: &Subject) -> Scope {
     let scope = scope();
     for phase in PHASES {
@@ -79,12 +80,12 @@ pub async fn list_filters_by_what_a_record_says(on: &Subject) {
     for phase in PHASES {
         assert_eq!(listed(on, of(&|query| query.phase = Some(phase))).await, [phase.as_str()]);
     }
-    assert_eq!(listed(on, of(&|query| query.principal = Some("tester".into()))).await.len(), 4);
+    assert_eq!(listed(on, of(&|query| query.principal = Some("tester".into()))).await.len(), 5);
     assert_eq!(listed(on, of(&|query| query.principal = Some("nobody".into()))).await.len(), 0);
     assert_eq!(listed(on, of(&|query| query.value = Some("done".into()))).await, ["done"]);
-    assert_eq!(listed(on, of(&|query| query.operation = Some("charge".into()))).await.len(), 4);
+    assert_eq!(listed(on, of(&|query| query.operation = Some("charge".into()))).await.len(), 5);
     assert_eq!(listed(on, of(&|query| query.operation = Some("refund".into()))).await.len(), 0);
-    assert_eq!(listed(on, of(&|query| query.expired = Some(false))).await.len(), 4);
+    assert_eq!(listed(on, of(&|query| query.expired = Some(false))).await.len(), 5);
     assert_eq!(listed(on, of(&|query| query.expired = Some(true))).await.len(), 0);
     assert_eq!(listed(on, of(&|query| query.min_age = Some(on.lease))).await.len(), 0);
     on.pass(on.lease).await;
@@ -92,17 +93,24 @@ pub async fn list_filters_by_what_a_record_says(on: &Subject) {
     let running = scope.key("running").expect("a valid key");
     let lease = record(&*on.store, &running).await.lease();
     let _heard = on.store.renew(&lease, Duration::from_secs(600)).await.expect("the store answers a renewal");
-    assert_eq!(listed(on, of(&|query| query.min_age = Some(on.lease))).await.len(), 4);
+    assert_eq!(listed(on, of(&|query| query.min_age = Some(on.lease))).await.len(), 5);
+    let unheard = listed(on, of(&|query| query.unheard_for = Some(on.lease))).await;
+    assert_eq!((unheard.len(), unheard.contains(&"running".to_owned())), (4, false));
 }
 
 /// What is stale is running with its lease over, and nothing else.
-pub async fn stale_lists_held_keys_only(on: &Subject) {
+pub async fn stale_lists_held_and_lost_keys_only(on: &Subject) {
     let scope = one_of_each(on).await;
     let page = on.store.stale(&in_realm(&scope)).await.expect("the store lists");
-    let values: Vec<_> = page.records.iter().map(|record| record.key.value()).collect();
-    assert_eq!(values, ["held"]);
-    assert_eq!(page.records[0].phase(page.now), Phase::Held);
+    let mut phases: Vec<_> = page.records.iter().map(|record| record.phase(page.now)).collect();
+    phases.sort();
+    assert_eq!(phases, [Phase::Held, Phase::Lost]);
     assert!(page.next.is_none());
+    for phase in PHASES {
+        let query = Query { phase: Some(phase), ..in_realm(&scope) };
+        let found = on.store.stale(&query).await.expect("the store lists").records.len();
+        assert_eq!(found, usize::from(matches!(phase, Phase::Held | Phase::Lost)), "{phase:?}");
+    }
     let other = Query { value: Some("done".into()), ..in_realm(&scope) };
     assert!(on.store.stale(&other).await.expect("the store lists").records.is_empty());
 }
@@ -111,10 +119,10 @@ pub async fn stale_lists_held_keys_only(on: &Subject) {
 pub async fn stats_count_by_phase(on: &Subject) {
     let counts = async || {
         let stats = on.store.stats().await.expect("the store counts");
-        [stats.running, stats.held, stats.done, stats.released]
+        [stats.running, stats.held, stats.lost, stats.done, stats.released]
     };
     let before = counts().await;
-    let (scope, added) = (scope(), [4, 8, 12, 16]);
+    let (scope, added) = (scope(), [4, 8, 12, 16, 20]);
     for (phase, count) in PHASES.into_iter().zip(added) {
         for number in 0..count {
             put(on, &scope, &format!("{} {number}", phase.as_str()), phase).await;

@@ -6,15 +6,18 @@ use super::{Subject, again, key, outcome, takeover};
 use crate::answer::{Ack, Claim};
 use crate::error::StoreError;
 use crate::lease::{Fence, Lease, Token};
+use crate::record::Record;
+use crate::terms::AfterCrash;
 
 /// Every write of an owner, with this lease.
-async fn every_write(on: &Subject, lease: &Lease) -> [Ack; 4] {
+async fn every_write(on: &Subject, lease: &Lease) -> [Ack; 5] {
     let answered = |ack: Result<Ack, StoreError>| ack.expect("the store answers the owner");
     [
         answered(on.store.renew(lease, on.lease).await),
         answered(on.store.complete(lease, &outcome(9)).await),
         answered(on.store.release(lease).await),
         answered(on.store.abandon(lease, "conformance").await),
+        answered(on.store.hold(lease, "conformance").await),
     ]
 }
 
@@ -28,19 +31,19 @@ pub async fn only_token_and_fence_together_write(on: &Subject) {
     let before = on.store.find(&ask.key).await.expect("the store answers a find");
     let (token, fence) = (Token::random(), Fence::new(lease.fence().get() - 1));
     for wrong in [with(&lease, token, lease.fence()), with(&lease, lease.token(), fence)] {
-        assert_eq!(every_write(on, &wrong).await, [Ack::Superseded; 4]);
+        assert_eq!(every_write(on, &wrong).await, [Ack::Superseded; 5]);
     }
     assert_eq!(on.store.find(&ask.key).await.expect("the store answers a find"), before);
 }
 
 /// After a takeover the first owner can write nothing any more, whatever the new one does.
 pub async fn a_stale_lease_cannot_write(on: &Subject) {
-    let (ask, stale) = on.held().await;
+    let (ask, stale) = on.lost().await;
     let owner = on.granted(&takeover(&ask)).await;
-    assert_eq!(every_write(on, &stale).await, [Ack::Superseded; 4]);
+    assert_eq!(every_write(on, &stale).await, [Ack::Superseded; 5]);
     let ack = on.store.complete(&owner, &outcome(2)).await.expect("the store answers a complete");
     assert_eq!(ack, Ack::Applied);
-    assert_eq!(every_write(on, &stale).await, [Ack::Finished; 4]);
+    assert_eq!(every_write(on, &stale).await, [Ack::Finished; 5]);
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(recorded) if recorded.outcome == outcome(2)));
 }
 
@@ -67,7 +70,7 @@ pub async fn a_complete_sent_again_is_repeated(on: &Subject) {
 /// Not even its owner changes a recorded outcome.
 pub async fn an_outcome_never_changes(on: &Subject) {
     let (ask, lease) = on.done().await;
-    assert_eq!(every_write(on, &lease).await, [Ack::Finished; 4]);
+    assert_eq!(every_write(on, &lease).await, [Ack::Finished; 5]);
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(recorded) if recorded.outcome == outcome(1)));
 }
 
@@ -102,30 +105,47 @@ pub async fn a_late_renewal_revives_the_lease(on: &Subject) {
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Running { .. }));
 }
 
-/// An abandoned key is held from that moment on, with the reason, and can be taken over.
-pub async fn an_abandoned_key_is_held_at_once(on: &Subject) {
-    let (ask, lease) = on.running().await;
-    let ack = on.store.abandon(&lease, "the provider timed out").await.expect("the store answers an abandon");
+/// An abandoned key is held or lost from that moment on, as its policy says, with the reason.
+pub async fn an_abandoned_key_is_over_at_once(on: &Subject) {
+    let (held, under_hold) = on.running().await;
+    let (lost, under_retry) = on.retried().await;
+    for lease in [&under_hold, &under_retry] {
+        let ack = on.store.abandon(lease, "the provider timed out").await;
+        assert_eq!(ack.expect("the store answers an abandon"), Ack::Applied);
+        let record = found(on, lease).await;
+        assert_eq!(&*record.note.expect("the reason is kept").text, "abandoned: the provider timed out");
+    }
+    assert!(matches!(on.claim(&takeover(&held)).await, Claim::Held(_)));
+    assert_eq!(on.granted(&takeover(&lost)).await.attempt(), 2);
+}
+
+/// An owner can leave its key held, with the reason, though another attempt could have taken over.
+pub async fn a_key_can_be_held_whatever_its_policy(on: &Subject) {
+    let (ask, lease) = on.retried().await;
+    let ack = on.store.hold(&lease, "no outcome was recorded").await.expect("the store answers a hold");
     assert_eq!(ack, Ack::Applied);
-    assert!(matches!(on.claim(&again(&ask)).await, Claim::Held(_)));
-    let record = on.store.find(&ask.key).await.expect("the store answers a find").expect("there is a record");
-    let note = record.note.expect("the reason is kept");
-    assert_eq!(&*note.text, "abandoned: the provider timed out");
-    assert_eq!(on.granted(&takeover(&ask)).await.attempt(), 2);
+    assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Held(_)));
+    let record = found(on, &lease).await;
+    assert_eq!(record.after_crash, AfterCrash::Hold);
+    assert_eq!(&*record.note.expect("the reason is kept").text, "held: no outcome was recorded");
+}
+
+async fn found(on: &Subject, lease: &Lease) -> Record {
+    on.peer.find(lease.key()).await.expect("the store answers a find").expect("there is a record")
 }
 
 /// A write to a key that has no record is answered, and creates none.
 pub async fn a_write_without_a_record_is_missing(on: &Subject) {
     let (_, lease) = on.running().await;
     let nowhere = Lease::new(key(), lease.token(), lease.fence(), 1, lease.deadline());
-    assert_eq!(every_write(on, &nowhere).await, [Ack::Missing; 4]);
+    assert_eq!(every_write(on, &nowhere).await, [Ack::Missing; 5]);
     assert_eq!(on.store.find(nowhere.key()).await.expect("the store answers a find"), None);
 }
 
 /// When a late owner completes while another takes over, one of them wins and the other hears of it.
 pub async fn one_of_owner_and_takeover_records(on: &Subject) {
     for _ in 0..8 {
-        let (ask, late) = on.running().await;
+        let (ask, late) = on.retried().await;
         let _abandoned = on.store.abandon(&late, "race").await.expect("the store answers an abandon");
         let next = takeover(&ask);
         let (store, peer) = (on.store.clone(), on.peer.clone());

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::{intent, key, outcome};
-use crate::ask::{Ask, Durability, Takeover};
+use crate::ask::{Ask, Takeover};
 use crate::backend::{Backend, Opened, Replaced, Written};
 use crate::change::{Action, Draft, DraftState, Replace, Write};
 use crate::error::StoreError;
 use crate::lease::{Fence, Token};
 use crate::record::{Owner, Record, State};
-use crate::terms::Terms;
+use crate::terms::{AfterCrash, Terms};
 use crate::time::Timestamp;
 
 async fn now(on: &dyn Backend) -> Timestamp {
@@ -28,7 +28,6 @@ async fn ask(on: &dyn Backend) -> Ask {
         owner: Owner::new("conformance"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        durability: Durability::Full,
         not_after: now(on).await.after(Duration::from_secs(600)),
     }
 }
@@ -64,7 +63,8 @@ async fn replacing(on: &dyn Backend, record: &Record) -> Replace {
             attempt: record.attempt + 1,
             owner: Owner::new("another"),
             lease: Duration::from_secs(30),
-            retention: None,
+            retention: record.retention,
+            after_crash: record.after_crash,
             fresh: false,
             note: None,
         },
@@ -96,13 +96,15 @@ pub async fn a_late_open_creates_nothing(on: &dyn Backend) {
 /// A replace raises version and fence, and writes what it was given.
 pub async fn a_replace_writes_the_whole_record(on: &dyn Backend) {
     let record = created(on).await;
-    let item = replacing(on, &record).await;
+    let mut item = replacing(on, &record).await;
+    (item.draft.retention, item.draft.after_crash) = (Duration::from_secs(77), AfterCrash::Transactional);
     let Replaced::Applied { fence, lease_until } = replaced(on, &item).await else { panic!("not applied") };
     let after = found(on, &record.key).await;
     assert!(fence > record.fence && after.version > record.version);
     assert_eq!((after.fence, after.lease_until), (fence, lease_until));
     assert_eq!((after.token, after.attempt, &after.owner), (item.draft.token, 2, &item.draft.owner));
-    assert_eq!((after.created_at, after.expires_at), (record.created_at, record.expires_at));
+    assert_eq!((after.retention, after.after_crash), (item.draft.retention, item.draft.after_crash));
+    assert_eq!(after.created_at, record.created_at);
     assert!(after.updated_at >= record.updated_at && after.heartbeat_at == after.updated_at);
     assert_eq!(after.lease_until, after.updated_at.after(item.draft.lease));
 }
@@ -110,21 +112,19 @@ pub async fn a_replace_writes_the_whole_record(on: &dyn Backend) {
 /// A replace keeps the note unless it brings one, and a new life of the key begins without.
 pub async fn a_replace_keeps_the_note_until_a_new_life(on: &dyn Backend) {
     let record = created(on).await;
-    let step = async |note: Option<&str>, fresh, retention| {
+    let step = async |note: Option<&str>, fresh| {
         let mut item = replacing(on, &found(on, &record.key).await).await;
-        (item.draft.note, item.draft.fresh, item.draft.retention) = (note.map(Into::into), fresh, retention);
+        (item.draft.note, item.draft.fresh) = (note.map(Into::into), fresh);
         assert!(matches!(replaced(on, &item).await, Replaced::Applied { .. }));
         let after = found(on, &record.key).await;
         (after.note.clone().map(|note| note.text.to_string()), after)
     };
-    assert_eq!(step(Some("one"), false, None).await.0.as_deref(), Some("one"));
-    assert_eq!(step(None, false, None).await.0.as_deref(), Some("one"));
-    let (note, old) = step(Some("two"), false, None).await;
+    assert_eq!(step(Some("one"), false).await.0.as_deref(), Some("one"));
+    assert_eq!(step(None, false).await.0.as_deref(), Some("one"));
+    let (note, old) = step(Some("two"), false).await;
     assert_eq!((note.as_deref(), old.created_at), (Some("two"), record.created_at));
-    let retention = Duration::from_secs(60);
-    let (note, fresh) = step(None, true, Some(retention)).await;
+    let (note, fresh) = step(None, true).await;
     assert_eq!((note, fresh.created_at), (None, fresh.updated_at));
-    assert_eq!(fresh.expires_at, fresh.updated_at.after(retention));
 }
 
 /// A replace can record an outcome, with the moment.

@@ -26,6 +26,8 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     let record = found(on, &ask.key).await;
     assert_eq!((&record.key, &record.intent, &record.owner), (&ask.key, &ask.intent, &ask.owner));
     assert_eq!((record.token, record.fence, record.attempt), (ask.token, lease.fence(), 1));
+    assert_eq!((record.retention, record.after_crash), (ask.terms.retention(), ask.terms.after_crash()));
+    assert_eq!(lease.retention(), Some(ask.terms.retention()));
     assert_eq!((&record.state, record.lease_until, &record.note), (&State::Running, lease.deadline(), &None));
     let now = on.store.now().await.expect("the store tells its time");
     assert!(record.created_at <= now && record.created_at < record.lease_until);
@@ -38,7 +40,7 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     let renewed = found(on, &ask.key).await;
     assert!(renewed.heartbeat_at > record.heartbeat_at && renewed.lease_until > record.lease_until);
     assert!(renewed.version > record.version && renewed.updated_at > record.updated_at);
-    assert_eq!((renewed.created_at, renewed.expires_at), (record.created_at, record.expires_at));
+    assert_eq!((renewed.created_at, renewed.retention), (record.created_at, record.retention));
 
     on.pass(on.lease / 4).await;
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);

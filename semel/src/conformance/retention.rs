@@ -1,23 +1,29 @@
 //! What is kept for how long.
 
-use super::{Subject, again, key, other_intent, outcome, takeover};
-use crate::answer::{Ack, Claim};
+use super::{Subject, again, key, other_intent, outcome, retry, takeover};
+use crate::answer::{Ack, Change, Claim};
 use crate::ask::Ask;
 use crate::inspect::Query;
 use crate::key::Key;
+use crate::outcome::Outcome;
+use crate::record::State;
 use crate::store::Prune;
+use crate::terms::AfterCrash;
+use crate::time::Timestamp;
 
 /// A record whose retention is over is as good as absent, before any prune.
 pub async fn an_expired_record_counts_as_absent(on: &Subject) {
     let short = |ask: Ask| Ask { terms: on.terms_kept(on.lease), ..ask };
-    let asks = [short(on.ask(&key()).await), short(on.ask(&key()).await), short(on.ask(&key()).await)];
-    let [done, released, held] = &asks;
+    let lost = retry(short(on.ask(&key()).await));
+    let asks = [short(on.ask(&key()).await), short(on.ask(&key()).await), lost];
+    let [done, released, lost] = &asks;
     let lease = on.granted(done).await;
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
     let lease = on.granted(released).await;
     assert_eq!(on.store.release(&lease).await.expect("the store answers"), Ack::Applied);
-    let _lost = on.granted(held).await;
-    on.pass(on.lease).await;
+    let _lost = on.granted(lost).await;
+    // The retention of a lost attempt begins when its lease is over.
+    on.pass(on.lease * 2).await;
     for ask in &asks {
         assert_eq!(on.store.find(&ask.key).await.expect("the store answers a find"), None);
         let many = on.store.find_many(std::slice::from_ref(&ask.key)).await.expect("the store answers");
@@ -26,26 +32,83 @@ pub async fn an_expired_record_counts_as_absent(on: &Subject) {
         let query = Query { realm, expired: Some(true), ..Query::default() };
         assert_eq!(on.store.list(&query).await.expect("the store lists").records.len(), 1);
         assert_eq!(on.granted(&other_intent(ask)).await.attempt(), 1);
-        assert!(matches!(on.claim(&again(ask)).await, Claim::Mismatch));
+        assert!(matches!(on.claim(&again(ask)).await, Claim::Mismatch(_)));
     }
 }
 
-/// Retention counts from the claim; completing does not move its end.
-pub async fn completion_does_not_extend_retention(on: &Subject) {
-    let (ask, lease) = on.running().await;
-    let found =
-        async || on.store.find(&ask.key).await.expect("the store answers").expect("there is a record");
-    let before = found().await;
-    on.pass(on.lease / 2).await;
-    let _done = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
-    let after = found().await;
-    assert_eq!(after.expires_at, before.expires_at);
-    assert_eq!(after.expires_at.since(after.created_at), on.terms().retention());
+/// Work that takes longer than its retention is replayed all the same: retention begins with the outcome.
+pub async fn an_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
+    for policy in [AfterCrash::Hold, AfterCrash::Retry] {
+        let terms = on.terms_kept(on.lease * 2).with_after_crash(policy);
+        let ask = Ask { terms, ..on.ask(&key()).await };
+        let lease = on.granted(&ask).await;
+        let _renewed = on.store.renew(&lease, on.lease * 3).await.expect("the store answers a renewal");
+        on.pass(on.lease * 3).await;
+        let ack = on.store.complete(&lease, &outcome(1)).await.expect("the store answers a complete");
+        assert_eq!(ack, Ack::Applied);
+        is_replayed(on, &ask, &outcome(1)).await;
+    }
+}
+
+/// A key that was held for longer than its retention is replayed for the whole of it, once an operator has resolved it.
+pub async fn a_resolved_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
+    let ask = Ask { terms: on.terms_kept(on.lease * 2), ..on.ask(&key()).await };
+    let held = on.granted(&ask).await;
+    on.pass(on.lease * 4).await;
+    let change = on.store.resolve(&ask.key, held.fence(), &outcome(7), "seen at the bank").await;
+    assert_eq!(change.expect("the store answers"), Change::Applied);
+    is_replayed(on, &ask, &outcome(7)).await;
+}
+
+/// Until nearly the end of a retention of two leases that has just begun, every handle replays the outcome; then it is gone.
+async fn is_replayed(on: &Subject, ask: &Ask, outcome: &Outcome) {
+    on.pass(on.lease).await;
+    for store in [&on.store, &on.peer] {
+        let claim = store.claim(&takeover(ask)).await.expect("the store answers a claim");
+        assert!(matches!(&claim, Claim::Done(done) if done.outcome == *outcome), "{claim:?}");
+    }
+    assert_eq!(on.store.prune(&of_realm(&ask.key, 10)).await.expect("the store prunes"), 0);
+    let record = on.store.find(&ask.key).await.expect("the store answers").expect("there is a record");
+    let State::Done { finished_at, .. } = record.state else { panic!("{record:?}") };
+    assert_eq!(record.expires_at(), Some(finished_at.after(on.lease * 2)));
+    on.pass(on.lease).await;
+    assert_eq!(on.granted(&again(ask)).await.attempt(), 1);
+}
+
+/// A held key stays, whatever its retention: time is no evidence that nothing happened.
+pub async fn a_held_key_never_expires(on: &Subject) {
+    let ask = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await };
+    let lease = on.granted(&ask).await;
+    on.pass(on.lease * 4).await;
+    assert_eq!(on.store.prune(&of_realm(&ask.key, 10)).await.expect("the store prunes"), 0);
+    for store in [&on.store, &on.peer] {
+        let record = store.find(&ask.key).await.expect("the store answers").expect("there is a record");
+        assert_eq!(record.expires_at(), None);
+        let claim = store.claim(&takeover(&ask)).await.expect("the store answers a claim");
+        assert!(matches!(&claim, Claim::Held(held) if held.fence == lease.fence()), "{claim:?}");
+        assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch(_)));
+    }
+    let change = on.store.reset(&ask.key, lease.fence(), "it did not happen").await;
+    assert_eq!(change.expect("the store answers"), Change::Applied);
+    assert_eq!(on.granted(&again(&ask)).await.attempt(), 2);
+}
+
+/// A lost key is kept for its retention, counted from the end of the lease.
+pub async fn a_lost_key_expires_with_its_retention(on: &Subject) {
+    let ask = retry(Ask { terms: on.terms_kept(on.lease * 3), ..on.ask(&key()).await });
+    let lease = on.granted(&ask).await;
+    on.pass(on.lease * 2).await;
+    let record = on.store.find(&ask.key).await.expect("the store answers").expect("there is a record");
+    assert_eq!(record.expires_at(), Some(lease.deadline().after(on.lease * 3)));
+    assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch(_)));
+    on.pass(on.lease * 2).await;
+    assert_eq!(on.store.find(&ask.key).await.expect("the store answers a find"), None);
+    assert_eq!(on.store.prune(&of_realm(&ask.key, 10)).await.expect("the store prunes"), 1);
 }
 
 /// An attempt that renews past the end of retention keeps its key.
 pub async fn a_live_lease_outlives_retention(on: &Subject) {
-    let ask = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await };
+    let ask = retry(Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await });
     let lease = on.granted(&ask).await;
     let _renewed = on.store.renew(&lease, on.lease * 4).await.expect("the store answers a renewal");
     on.pass(on.lease).await;
@@ -54,7 +117,7 @@ pub async fn a_live_lease_outlives_retention(on: &Subject) {
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
 }
 
-/// Done, released and held records past their retention go; all others stay.
+/// Done, released and lost records past their retention go; all others stay.
 pub async fn prune_removes_what_is_over_and_nothing_else(on: &Subject) {
     let scope = super::scope();
     let ask = async |name: &str, terms| Ask { terms, ..on.ask(&scope.key(name).expect("a valid key")).await };
@@ -64,14 +127,15 @@ pub async fn prune_removes_what_is_over_and_nothing_else(on: &Subject) {
         let _done = on.store.complete(&done, &outcome(1)).await.expect("the store answers a complete");
         let released = on.granted(&ask(&format!("{name}-released"), terms).await).await;
         let _released = on.store.release(&released).await.expect("the store answers a release");
+        let _lost = on.granted(&retry(ask(&format!("{name}-lost"), terms).await)).await;
         let _held = on.granted(&ask(&format!("{name}-held"), terms).await).await;
     }
     let live = on.granted(&ask("live", short).await).await;
-    let _renewed = on.store.renew(&live, on.lease * 4).await.expect("the store answers a renewal");
-    on.pass(on.lease).await;
+    let _renewed = on.store.renew(&live, on.lease * 8).await.expect("the store answers a renewal");
+    on.pass(on.lease * 2).await;
     assert_eq!(on.store.prune(&of_realm(live.key(), 100)).await.expect("the store prunes"), 3);
     assert_eq!(on.store.prune(&of_realm(live.key(), 100)).await.expect("the store prunes"), 0);
-    for name in ["kept-done", "kept-released", "kept-held", "live"] {
+    for name in ["kept-done", "kept-released", "kept-lost", "kept-held", "over-held", "live"] {
         let key = scope.key(name).expect("a valid key");
         assert!(on.store.find(&key).await.expect("the store answers a find").is_some(), "{name} is gone");
     }
@@ -83,10 +147,10 @@ pub async fn prune_is_bounded_and_keeps_to_its_realm(on: &Subject) {
     let keys: Vec<Key> = (0..5).map(|n| scope.key(&n.to_string()).expect("a valid key")).collect();
     let elsewhere = other.key("elsewhere").expect("a valid key");
     for key in keys.iter().chain([&elsewhere]) {
-        let ask = Ask { terms: on.terms_kept(on.lease), ..on.ask(key).await };
+        let ask = retry(Ask { terms: on.terms_kept(on.lease), ..on.ask(key).await });
         let _over_soon = on.granted(&ask).await;
     }
-    on.pass(on.lease).await;
+    on.pass(on.lease * 2).await;
     let mut removed = Vec::new();
     for _ in 0..4 {
         removed.push(on.store.prune(&of_realm(&keys[0], 2)).await.expect("the store prunes"));
@@ -95,6 +159,22 @@ pub async fn prune_is_bounded_and_keeps_to_its_realm(on: &Subject) {
     assert_eq!(on.store.prune(&of_realm(&elsewhere, 2)).await.expect("the store prunes"), 1);
 }
 
+/// A prune with a cutoff removes what had expired by then, and never what has not expired yet.
+pub async fn prune_keeps_what_expired_after_its_cutoff(on: &Subject) {
+    let ask = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await };
+    let lease = on.granted(&ask).await;
+    let _released = on.store.release(&lease).await.expect("the store answers a release");
+    let prune = async |before: Timestamp| {
+        let prune = Prune { before: Some(before), ..of_realm(&ask.key, 10) };
+        on.store.prune(&prune).await.expect("the store prunes")
+    };
+    let claimed = on.store.now().await.expect("the store tells its time");
+    assert_eq!(prune(claimed.after(on.lease * 100)).await, 0, "it has not expired");
+    on.pass(on.lease * 2).await;
+    assert_eq!(prune(claimed).await, 0, "it had not expired then");
+    assert_eq!(prune(claimed.after(on.lease * 2)).await, 1);
+}
+
 fn of_realm(key: &Key, limit: u32) -> Prune {
-    Prune { realm: Some(key.scope().realm().to_owned()), limit }
+    Prune { realm: Some(key.scope().realm().to_owned()), limit, ..Prune::default() }
 }

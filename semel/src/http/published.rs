@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::layer::IdempotencyLayer;
 use super::rejection::PROBLEMS;
 use crate::key::Key;
-use crate::policy::AfterCrash;
+use crate::terms::AfterCrash;
 
 /// The methods on which a required key is asked for: the others are idempotent by themselves.
 pub(super) fn asks_for_key(method: &Method) -> bool {

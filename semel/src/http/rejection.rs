@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use super::key::KeyFault;
 use crate::answer::Held;
 use crate::once::RunError;
-use crate::policy::{AfterCrash, Policy};
+use crate::policy::Policy;
+use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
 /// How soon to come back when nothing better is known.
@@ -44,7 +45,10 @@ pub enum Rejection {
     /// 409: an attempt was lost, and what it did is not known.
     OutcomeUnknown(Held),
     /// 422: the key was used for another request.
-    KeyReused,
+    KeyReused {
+        /// Since when.
+        since: Timestamp,
+    },
     /// 503: the store does not answer; nothing ran.
     StoreUnavailable,
     /// 503: the request was carried out, but that is not recorded yet.
@@ -95,7 +99,7 @@ impl Rejection {
             Self::RequestTooLarge(_) => 4,
             Self::KeyPending { .. } => 5,
             Self::OutcomeUnknown(_) => 6,
-            Self::KeyReused => 7,
+            Self::KeyReused { .. } => 7,
             Self::StoreUnavailable => 8,
             Self::OutcomePending => 9,
             Self::HandlerFailed { .. } => 10,
@@ -144,7 +148,7 @@ impl Rejection {
                 "An attempt was lost, and nobody knows whether it took effect. A new key is not safe: it could happen \
                  twice. Send the same request with the same key later."
             }
-            Self::KeyReused => {
+            Self::KeyReused { .. } => {
                 "Use a new key for a new request. The first request stands, and repeats of it are answered."
             }
             Self::StoreUnavailable => {
@@ -199,7 +203,7 @@ impl Rejection {
             ("code".to_owned(), json!(self.code())),
         ]);
         match self {
-            Self::KeyPending { since: Some(since), .. } => {
+            Self::KeyPending { since: Some(since), .. } | Self::KeyReused { since } => {
                 problem.insert("since".to_owned(), json!(since.to_string()));
             }
             Self::OutcomeUnknown(held) => {
@@ -221,7 +225,7 @@ impl Rejection {
             }
             RunError::Superseded => Self::KeyPending { since: None, retry_after: SOON },
             RunError::Held(held) => Self::OutcomeUnknown(*held),
-            RunError::Mismatch => Self::KeyReused,
+            RunError::Mismatch(with) => Self::KeyReused { since: with.since },
             RunError::Unavailable(_) => Self::StoreUnavailable,
             RunError::OutcomePending(_) | RunError::Interrupted => Self::OutcomePending,
             RunError::Unrecorded(_) => Self::OutcomeUnrecorded,
@@ -293,7 +297,7 @@ mod tests {
             Rejection::RequestTooLarge(10),
             Rejection::KeyPending { since: None, retry_after: Duration::from_millis(1_500) },
             Rejection::OutcomeUnknown(held),
-            Rejection::KeyReused,
+            Rejection::KeyReused { since: Timestamp::from_micros(0) },
             Rejection::StoreUnavailable,
             Rejection::OutcomePending,
             Rejection::HandlerFailed { held: true },

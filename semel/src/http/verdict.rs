@@ -5,7 +5,7 @@ use ::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use ::http::response::Parts;
 
 use super::rejection::Rejection;
-use crate::policy::AfterCrash;
+use crate::terms::AfterCrash;
 
 /// What an answer of the handler does to its key.
 ///

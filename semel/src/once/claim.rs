@@ -62,7 +62,6 @@ impl Once {
             owner: self.engine.owner.clone(),
             terms: self.engine.policy.terms(),
             takeover,
-            durability: self.engine.policy.durability(),
             not_after: now.after(self.engine.policy.patience() + CALL_LIMIT),
         };
         let (token, not_after) = (ask.token, ask.not_after);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::answer::Held;
+use crate::answer::{Held, Mismatch};
 use crate::error::StoreError;
 use crate::outcome::OutcomeError;
 use crate::time::Timestamp;
@@ -81,8 +81,8 @@ pub enum RunError {
     #[error("attempt {} under this key was lost, and its outcome is not known", .0.attempt)]
     Held(Held),
     /// The key was used for something else.
-    #[error("the key was used for another request")]
-    Mismatch,
+    #[error("the key was used for another request, {:?}, since {}", .0.operation, .0.since)]
+    Mismatch(Mismatch),
     /// Another attempt took over, and there is no outcome yet.
     #[error("another attempt took over the key")]
     Superseded,

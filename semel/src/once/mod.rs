@@ -289,7 +289,7 @@ impl Once {
                     };
                 }
                 Claim::Done(done) => return Ok(Ran { value: done.outcome.clone(), replayed: true }),
-                Claim::Mismatch => return Err(RunError::Mismatch),
+                Claim::Mismatch(with) => return Err(RunError::Mismatch(with.clone())),
                 Claim::Late => {
                     let late = StoreError::unavailable("the claim reached the store too late");
                     return Err(RunError::Unavailable(late));

@@ -14,12 +14,13 @@ use tokio_postgres::{Client, Error, Row, Statement};
 use super::answers::{Sorted, Unapplied, by_id};
 use super::committer::Answer;
 use super::statements::{self, Column, Statements};
-use crate::ask::{Ask, Durability};
+use crate::ask::Ask;
 use crate::change::{Action, Replace, Write};
 use crate::error::StoreError;
 use crate::id::Id;
 use crate::key::Key;
 use crate::question::{Asked, Question};
+use crate::terms::AfterCrash;
 
 /// The items of one statement: each id once, in order, with the place of its question in the batch.
 pub(super) struct Round<'a, I> {
@@ -190,7 +191,7 @@ impl<'a> Batch<'a> {
     ) -> Result<Shown, Error> {
         let relaxed = !manner.confirm
             && !missing.is_empty()
-            && missing.iter().all(|(_, ask)| ask.durability == Durability::WithOutcome);
+            && missing.iter().all(|(_, ask)| ask.terms.after_crash() == AfterCrash::Transactional);
         let changes =
             self.completes.len() + self.writes.len() + self.replaces.len() + usize::from(!missing.is_empty());
         // A read beside a change is part of its transaction: should it fail by itself, nobody could say any more

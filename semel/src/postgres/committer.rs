@@ -10,11 +10,11 @@ use super::errors;
 use super::options::PostgresOptions;
 use super::session::{Line, Peer, within};
 use super::statements::Statements;
-use crate::ask::Durability;
 use crate::batch::{self, Failed};
 use crate::error::StoreError;
 use crate::id::Id;
 use crate::question::{Asked, Question, What};
+use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
 /// What became of a question, with the clock of the server.
@@ -122,9 +122,10 @@ impl batch::Committer for Committer {
         question.asked.weight()
     }
 
-    /// Claims whose outcome will make them durable go by themselves: their commit need not wait for the disk.
+    /// Claims under `transactional` go by themselves: their commit need not wait for the disk, as the commit of their
+    /// outcome and effect, in the same database, makes them durable.
     fn is_apart(question: &Question) -> bool {
-        matches!(&question.asked, Asked::Open(ask) if ask.durability == Durability::WithOutcome)
+        matches!(&question.asked, Asked::Open(ask) if ask.terms.after_crash() == AfterCrash::Transactional)
     }
 
     async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Result<Answer, StoreError>>, Failed> {

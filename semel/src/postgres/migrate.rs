@@ -14,13 +14,22 @@ const BOOK: &str = include_str!("sql/migrations.sql");
 
 const STEPS: Steps = Steps {
     store: "PostgresStore",
-    all: &[Migration {
-        version: 1,
-        name: "records",
-        needs: 1,
-        up: include_str!("migrations/0001_records.up.sql"),
-        down: include_str!("migrations/0001_records.down.sql"),
-    }],
+    all: &[
+        Migration {
+            version: 1,
+            name: "records",
+            needs: 1,
+            up: include_str!("migrations/0001_records.up.sql"),
+            down: include_str!("migrations/0001_records.down.sql"),
+        },
+        Migration {
+            version: 2,
+            name: "retention",
+            needs: 2,
+            up: include_str!("migrations/0002_retention.up.sql"),
+            down: include_str!("migrations/0002_retention.down.sql"),
+        },
+    ],
 };
 
 /// Refuses a schema that is missing, or that needs newer code than this.

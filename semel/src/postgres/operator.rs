@@ -70,6 +70,8 @@ impl Operator {
                     &query.operation,
                     &query.expired,
                     &query.min_age.map(Span),
+                    &query.unheard_for.map(Span),
+                    &query.stale,
                     &after,
                     &only.as_ref().map(Id::as_bytes),
                     &limit,
@@ -94,7 +96,8 @@ impl Operator {
             let statement = self.side.statement(include_str!("sql/stats.sql"));
             let row = session.client.query_one(&statement, &[]).await.map_err(errors::of_question)?;
             let count = |at: usize| row.get::<_, i64>(at).unsigned_abs();
-            Ok(Stats { running: count(0), held: count(1), done: count(2), released: count(3) })
+            let [running, held, lost, done, released] = std::array::from_fn(count);
+            Ok(Stats { running, held, lost, done, released })
         };
         self.counted.or_count(count).await
     }

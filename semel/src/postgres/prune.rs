@@ -10,6 +10,7 @@ use super::errors;
 use super::options::PostgresOptions;
 use super::session::Session;
 use super::side::Side;
+use super::values::Moment;
 use crate::error::StoreError;
 use crate::store::Prune;
 
@@ -54,7 +55,10 @@ impl Sweeper {
             let left = i64::from(prune.limit).saturating_sub_unsigned(removed);
             let began = Instant::now();
             let [from, to] = [page, end].map(|page| format!("({},0)", page - part.first));
-            let gone = session.client.execute(&sweep, &[&from, &to, &prune.realm, &left]).await;
+            let gone = session
+                .client
+                .execute(&sweep, &[&from, &to, &prune.realm, &left, &prune.before.map(Moment)])
+                .await;
             let gone = gone.map_err(errors::of_question)?;
             prepared = Some((part.first, sweep));
             removed += gone;

@@ -1,5 +1,7 @@
 //! A row as a record.
 
+use std::time::Duration;
+
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -13,6 +15,7 @@ use crate::key::{Key, Scope};
 use crate::lease::{Fence, Token};
 use crate::outcome::Outcome;
 use crate::record::{Note, Owner, Record, State};
+use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
 /// The columns in which statements show records, in their order. Found by place: looking up two dozen names in
@@ -35,7 +38,8 @@ pub(super) enum Column {
     HeartbeatAt,
     CreatedAt,
     UpdatedAt,
-    ExpiresAt,
+    Retention,
+    AfterCrash,
     FinishedAt,
     NoteAt,
     Note,
@@ -96,7 +100,8 @@ pub(super) fn record(row: &Row, key: Key, likely: Option<&Ask>) -> Result<Record
         heartbeat_at: moment(Column::HeartbeatAt)?,
         created_at: moment(Column::CreatedAt)?,
         updated_at: moment(Column::UpdatedAt)?,
-        expires_at: moment(Column::ExpiresAt)?,
+        retention: Duration::from_micros(unsigned(row, Column::Retention)?),
+        after_crash: after_crash(row)?,
         note: note.map(|text| moment(Column::NoteAt).map(|at| Note::new(at, text))).transpose()?,
     })
 }
@@ -104,6 +109,12 @@ pub(super) fn record(row: &Row, key: Key, likely: Option<&Ask>) -> Result<Record
 /// Fences and versions are positive; a constraint says so.
 pub(super) fn unsigned(row: &Row, column: Column) -> Result<u64, StoreError> {
     get::<i64>(row, column).map(i64::unsigned_abs)
+}
+
+fn after_crash(row: &Row) -> Result<AfterCrash, StoreError> {
+    let word = get(row, Column::AfterCrash)?;
+    AfterCrash::from_word(word)
+        .ok_or_else(|| StoreError::corrupt(format!("the policy {word:?} is not known here")))
 }
 
 fn token(row: &Row) -> Result<Token, StoreError> {

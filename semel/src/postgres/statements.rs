@@ -1,5 +1,7 @@
 //! The statements with what they are given.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Error, Statement};
@@ -140,7 +142,8 @@ pub(super) fn create<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
         column(items, |ask| i16::from(ask.intent.fingerprint().version())),
         column(items, |ask| ask.owner.as_str()),
         column(items, |ask| Span(ask.terms.lease())),
-        column(items, |ask| Span(ask.terms.retention())),
+        column(items, |ask| micros(ask.terms.retention())),
+        column(items, |ask| ask.terms.after_crash().as_str()),
         column(items, |ask| Moment(ask.not_after)),
     ]
 }
@@ -172,7 +175,8 @@ pub(super) fn replace<'a>(items: &'a [(Id, &'a Replace)]) -> Vec<Column<'a>> {
         column(items, |item| i16::from(item.draft.intent.fingerprint().version())),
         column(items, |item| item.draft.owner.as_str()),
         column(items, |item| Span(item.draft.lease)),
-        column(items, |item| item.draft.retention.map(Span)),
+        column(items, |item| micros(item.draft.retention)),
+        column(items, |item| item.draft.after_crash.as_str()),
         column(items, |item| item.draft.fresh),
         column(items, |item| item.draft.note.as_deref()),
     ];
@@ -187,6 +191,7 @@ pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
         Action::Complete { .. } => "complete",
         Action::Release { .. } => "release",
         Action::Abandon { .. } => "abandon",
+        Action::Hold { .. } => "hold",
         Action::Void => "void",
     };
     let lease = |item: &Write| match item.action {
@@ -195,7 +200,7 @@ pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
     };
     fn note(item: &Write) -> Option<&str> {
         match &item.action {
-            Action::Abandon { note, .. } => Some(note),
+            Action::Abandon { note, .. } | Action::Hold { note, .. } => Some(note),
             _ => None,
         }
     }
@@ -250,6 +255,11 @@ fn fingerprint(intent: &Intent) -> &[u8] {
 /// A status has three digits.
 pub(super) fn status(outcome: &Outcome) -> i16 {
     i16::try_from(outcome.status()).unwrap_or(i16::MAX)
+}
+
+/// A retention as it is stored; the longest is far within 63 bits.
+fn micros(retention: Duration) -> i64 {
+    i64::try_from(retention.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Fences and versions count microseconds and writes: they stay far within 63 bits.

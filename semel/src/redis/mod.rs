@@ -157,7 +157,8 @@ impl RedisStore {
             .arg(micros(GRACE))
             .arg(ask.token.as_bytes())
             .arg(stored::asked(&ask.intent, &ask.owner))
-            .arg(self.again());
+            .arg(self.again())
+            .arg(&[stored::policy(ask.terms.after_crash())]);
         let said = self.run(Lane::Claim, &name, command).await?;
         let opened = match &*said.word {
             "created" => {
@@ -191,9 +192,10 @@ impl RedisStore {
             .arg(stored::asked(&draft.intent, &draft.owner))
             .arg(outcome)
             .arg(micros(draft.lease))
-            .arg(text_or_nothing(draft.retention.map(micros)))
+            .arg(micros(draft.retention))
             .arg(if draft.fresh { "fresh" } else { "" })
-            .arg(draft.note.as_deref().map(shortened).as_deref().unwrap_or_default());
+            .arg(draft.note.as_deref().map(shortened).as_deref().unwrap_or_default())
+            .arg(&[stored::policy(draft.after_crash)]);
         let said = self.run(Lane::Claim, &name, command).await?;
         let replaced = match &*said.word {
             "applied" => {
@@ -214,6 +216,7 @@ impl RedisStore {
             Action::Complete { outcome, .. } => ("complete", stored::outcome(outcome)),
             Action::Release { .. } | Action::Void => ("release", Vec::new()),
             Action::Abandon { note, .. } => ("abandon", shortened(note).as_bytes().to_vec()),
+            Action::Hold { note, .. } => ("hold", shortened(note).as_bytes().to_vec()),
         };
         let mut command = scripts::WRITE.on(name.as_bytes());
         command

@@ -199,11 +199,11 @@ impl RedisStore {
             let over = self.about_to_go(&names).await?;
             let likely = self.clock().await?;
             for (name, key, outline) in walk.outlines(&over).await? {
-                let is_over = outline.is_ok_and(|record| record.is_expired(likely));
+                let is_over = outline.is_ok_and(|record| record.is_expired(prune.cutoff(likely)));
                 if removed < u64::from(prune.limit) && is_over {
                     // By the clock of Redis itself, now that it matters.
                     let (now, found) = self.read_one(name.clone(), key, "").await?;
-                    if let Some(record) = found.filter(|record| record.is_expired(now)) {
+                    if let Some(record) = found.filter(|record| record.is_expired(prune.cutoff(now))) {
                         removed += u64::from(self.remove(&name, &record).await?);
                     }
                 }

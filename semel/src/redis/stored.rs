@@ -1,5 +1,7 @@
 //! The stored form of a record; `lua/record.lua` says how its head is laid out.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes};
 
 use crate::codec;
@@ -10,15 +12,36 @@ use crate::key::Key;
 use crate::lease::{Fence, Token};
 use crate::outcome::Outcome;
 use crate::record::{Note, Owner, Record, State};
+use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
-/// The one form that is known here.
-const FORMAT: u8 = 1;
+/// The form that is written here.
+const FORMAT: u8 = 2;
+/// The form before records knew their policy and kept their retention: it has the end of retention instead.
+const OLD_FORMAT: u8 = 1;
 
 /// How a state is stored.
 pub(super) const RUNNING: u8 = b'R';
 pub(super) const DONE: u8 = b'D';
 pub(super) const RELEASED: u8 = b'F';
+
+/// How a policy is stored.
+pub(super) fn policy(after_crash: AfterCrash) -> u8 {
+    match after_crash {
+        AfterCrash::Hold => b'H',
+        AfterCrash::Retry => b'R',
+        AfterCrash::Transactional => b'T',
+    }
+}
+
+fn parse_policy(letter: u8) -> Result<AfterCrash, StoreError> {
+    match letter {
+        b'H' => Ok(AfterCrash::Hold),
+        b'R' => Ok(AfterCrash::Retry),
+        b'T' => Ok(AfterCrash::Transactional),
+        other => Err(StoreError::corrupt(format!("the policy {other:#04x} is not known here"))),
+    }
+}
 
 /// What a claim asks, for as long as the record lives.
 pub(super) fn asked(intent: &Intent, owner: &Owner) -> Vec<u8> {
@@ -87,16 +110,24 @@ fn parse(
 ) -> Result<Record, StoreError> {
     let mut rest = Reader(stored);
     let format = rest.u8()?;
-    if format != FORMAT {
+    if format != FORMAT && format != OLD_FORMAT {
         return Err(StoreError::corrupt(format!("the stored record has format {format}, not {FORMAT}")));
     }
     let state = rest.u8()?;
+    let after_crash = if format == FORMAT { parse_policy(rest.u8()?)? } else { AfterCrash::Hold };
     let token = Token::from_bytes(rest.array()?);
     let fence = Fence::new(rest.u64()?);
     let version = rest.u64()?;
     let attempt = rest.u64()?.try_into().map_err(|e| corrupt("attempt", e))?;
-    let [lease_until, heartbeat_at, created_at, updated_at, expires_at] =
-        [rest.moment()?, rest.moment()?, rest.moment()?, rest.moment()?, rest.moment()?];
+    let [lease_until, heartbeat_at, created_at, updated_at] =
+        [rest.moment()?, rest.moment()?, rest.moment()?, rest.moment()?];
+    let retention = match (format, rest.u64()?) {
+        (OLD_FORMAT, expires_at) => {
+            let begins = if state == RUNNING { created_at } else { updated_at };
+            Timestamp::from_micros(expires_at).since(begins)
+        }
+        (_, micros) => Duration::from_micros(micros),
+    };
     let (asked_bytes, note_bytes) = (rest.u16()?, rest.u16()?);
     let mut asked = Reader(rest.bytes(asked_bytes.into())?);
     let mut note = Reader(rest.bytes(note_bytes.into())?);
@@ -126,7 +157,8 @@ fn parse(
         heartbeat_at,
         created_at,
         updated_at,
-        expires_at,
+        retention,
+        after_crash,
         note,
     })
 }
@@ -213,14 +245,14 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn whole() -> Vec<u8> {
+    fn whole(format: u8) -> Vec<u8> {
         let intent = Intent::of("POST /charges", "invoice 7", &1).unwrap();
         let asked = asked(&intent, &Owner::new("worker 7"));
         let kept = Outcome::new(201).unwrap().with_body("created").unwrap().with_subtype("new").unwrap();
         let outcome = outcome(&kept.with_headers([("etag", "7")]).unwrap());
-        let mut bytes = vec![FORMAT, DONE];
+        let mut bytes = if format == OLD_FORMAT { vec![format, DONE] } else { vec![format, DONE, b'R'] };
         bytes.put_slice(&[7; 16]);
-        // Fence, version, attempt and five moments.
+        // Fence, version, attempt, four moments and the retention, or the moment at which it ends.
         (1..=8).for_each(|number| bytes.put_u64(number));
         bytes.put_u16(asked.len() as u16);
         bytes.put_u16(12);
@@ -237,14 +269,12 @@ mod tests {
 
     #[test]
     fn the_stored_form_does_not_change() {
-        let record = record(&whole(), key()).unwrap();
+        let record = record(&whole(FORMAT), key()).unwrap();
         let moment = Timestamp::from_micros;
         assert_eq!((record.fence, record.version, record.attempt), (Fence::new(1), 2, 3));
         assert_eq!((record.lease_until, record.heartbeat_at), (moment(4), moment(5)));
-        assert_eq!(
-            (record.created_at, record.updated_at, record.expires_at),
-            (moment(6), moment(7), moment(8))
-        );
+        assert_eq!((record.created_at, record.updated_at), (moment(6), moment(7)));
+        assert_eq!((record.retention, record.after_crash), (Duration::from_micros(8), AfterCrash::Retry));
         assert_eq!((record.owner.as_str(), record.intent.resource()), ("worker 7", "invoice 7"));
         assert_eq!(record.note, Some(Note::new(moment(9), "note")));
         let outcome = record.outcome().unwrap();
@@ -254,10 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn the_old_form_is_read_as_hold_and_ends_when_it_did() {
+        let record = record(&whole(OLD_FORMAT), key()).unwrap();
+        assert_eq!(record.after_crash, AfterCrash::Hold);
+        assert_eq!(record.expires_at(), Some(Timestamp::from_micros(8)));
+        assert_eq!((record.fence, record.owner.as_str()), (Fence::new(1), "worker 7"));
+    }
+
+    #[test]
     fn what_is_cut_off_is_an_error() {
-        let whole = whole();
-        for end in 0..whole.len() {
-            assert!(record(&whole[..end], key()).is_err(), "{end} of {}", whole.len());
+        for format in [FORMAT, OLD_FORMAT] {
+            let whole = whole(format);
+            for end in 0..whole.len() {
+                assert!(record(&whole[..end], key()).is_err(), "{end} of {}", whole.len());
+            }
         }
     }
 }

@@ -205,10 +205,9 @@ impl Backend for SqliteStore {
         let limit = u64::from(prune.limit);
         let mut removed = 0;
         loop {
-            let (realm, part) = (prune.realm.clone(), PRUNED_AT_ONCE.min(limit - removed));
+            let (asked, part) = (prune.clone(), PRUNED_AT_ONCE.min(limit - removed));
             let began = Instant::now();
-            let gone =
-                self.shared.side.run(move |session| operator::prune(session, realm.as_deref(), part)).await?;
+            let gone = self.shared.side.run(move |session| operator::prune(session, &asked, part)).await?;
             removed += gone;
             if gone < part || removed == limit {
                 return Ok(removed);

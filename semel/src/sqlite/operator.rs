@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::id::{self, Id};
 use crate::inspect::{Page, Query, Stats};
 use crate::record::{Phase, Record};
+use crate::store::Prune;
 use crate::time::Timestamp;
 
 /// Behind all ids, which have 32 bytes.
@@ -56,12 +57,16 @@ type Found = Vec<Result<(Vec<u8>, Record), StoreError>>;
 fn find(view: &Transaction<'_>, query: &Query, range: &Range, now: Timestamp) -> rusqlite::Result<Found> {
     let now = row::number(now.as_micros());
     let age = |age: Duration| now.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+    let over = |is_held: Option<bool>| Some((0, now, is_held));
     let leases = match query.phase {
-        Some(Phase::Running) => Some((now + 1, i64::MAX)),
-        Some(Phase::Held) => Some((0, now)),
-        Some(Phase::Done | Phase::Released) | None => None,
+        Some(Phase::Running) if !query.stale => Some((now + 1, i64::MAX, None)),
+        Some(Phase::Held) => over(Some(true)),
+        Some(Phase::Lost) => over(Some(false)),
+        None if query.stale => over(None),
+        Some(Phase::Running | Phase::Done | Phase::Released) if query.stale => return Ok(Vec::new()),
+        Some(Phase::Running | Phase::Done | Phase::Released) | None => None,
     };
-    let (first_end, last_end) = leases.unzip();
+    let (first_end, last_end, is_held) = leases.unwrap_or_default();
     let asked = params![
         range.first,
         range.last,
@@ -74,12 +79,14 @@ fn find(view: &Transaction<'_>, query: &Query, range: &Range, now: Timestamp) ->
         query.min_age.map(age),
         now,
         i64::from(query.limit) + 1,
+        query.unheard_for.map(age),
         first_end,
         last_end,
+        is_held,
     ];
     let (statement, asked) = match leases {
         Some(_) => (include_str!("sql/running.sql"), asked),
-        None => (include_str!("sql/scan.sql"), &asked[..11]),
+        None => (include_str!("sql/scan.sql"), &asked[..12]),
     };
     let mut statement = view.prepare_cached(statement)?;
     let rows = statement.query_map(asked, |row| {
@@ -95,18 +102,24 @@ pub(super) fn count(session: &Session) -> Result<Stats, Fault> {
     let now = row::number(Timestamp::of_host().as_micros());
     let count = view.query_row(include_str!("sql/stats.sql"), [now], |row| {
         let count = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
-        Ok(Stats { running: count(0)?, held: count(1)?, done: count(2)?, released: count(3)? })
+        Ok(Stats {
+            running: count(0)?,
+            held: count(1)?,
+            lost: count(2)?,
+            done: count(3)?,
+            released: count(4)?,
+        })
     });
     count.map_err(|e| session.fault(e))
 }
 
-/// Removes so many expired records at most, in one transaction, and says how many.
-pub(super) fn prune(session: &Session, realm: Option<&str>, limit: u64) -> Result<u64, Fault> {
+/// Removes so many of the expired records at most, in one transaction, and says how many.
+pub(super) fn prune(session: &Session, prune: &Prune, limit: u64) -> Result<u64, Fault> {
     let change = session.begin_fitting(TransactionBehavior::Immediate)?;
-    let now = row::number(Timestamp::of_host().as_micros());
+    let cutoff = row::number(prune.cutoff(Timestamp::of_host()).as_micros());
     let removed = change
         .prepare_cached(include_str!("sql/prune.sql"))
-        .and_then(|mut prune| prune.execute(params![now, realm, row::number(limit)]))
+        .and_then(|mut statement| statement.execute(params![cutoff, prune.realm, row::number(limit)]))
         .map_err(|e| session.fault(e))?;
     session.commit(change)?;
     Ok(removed as u64)

@@ -1,6 +1,7 @@
 //! A row as a record, and a record as a row.
 
 use std::num::TryFromIntError;
+use std::time::Duration;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, Row, params};
@@ -14,6 +15,7 @@ use crate::key::{Key, Scope};
 use crate::lease::{Fence, Token};
 use crate::outcome::Outcome;
 use crate::record::{Note, Owner, Record, State};
+use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
 /// The columns in which statements show and take records, in their order.
@@ -29,7 +31,8 @@ enum Column {
     HeartbeatAt,
     CreatedAt,
     UpdatedAt,
-    ExpiresAt,
+    Retention,
+    AfterCrash,
     FinishedAt,
     Operation,
     Resource,
@@ -42,6 +45,8 @@ enum Column {
     Subtype,
     Headers,
     Body,
+    #[expect(dead_code, reason = "it is written for pruning, and derived when a record is read")]
+    ExpiresAt,
     Realm,
     Principal,
     Key,
@@ -50,6 +55,10 @@ enum Column {
 /// A number as SQLite has it. Moments and fences are far below its end, except for those that stand for "never".
 pub(super) fn number(found: u64) -> i64 {
     i64::try_from(found).unwrap_or(i64::MAX)
+}
+
+fn micros(retention: Duration) -> i64 {
+    i64::try_from(retention.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn moment(at: Timestamp) -> i64 {
@@ -91,7 +100,8 @@ impl<'a> Writer<'a> {
             moment(record.heartbeat_at),
             moment(record.created_at),
             moment(record.updated_at),
-            moment(record.expires_at),
+            micros(record.retention),
+            record.after_crash.as_str(),
             done.map(|(_, finished_at)| moment(finished_at)),
             intent.operation(),
             intent.resource(),
@@ -104,6 +114,8 @@ impl<'a> Writer<'a> {
             outcome.and_then(Outcome::subtype),
             outcome.map(Outcome::stored_headers),
             outcome.and_then(Outcome::body).map(|body| &**body),
+            // For pruning alone: it is told by the others when a record is read.
+            record.expires_at().map(moment),
             scope.realm(),
             scope.principal(),
             record.key.value(),
@@ -153,9 +165,16 @@ pub(super) fn record(row: &Row<'_>, key: Key, likely: Option<&Intent>) -> Result
         heartbeat_at: at(Column::HeartbeatAt)?,
         created_at: at(Column::CreatedAt)?,
         updated_at: at(Column::UpdatedAt)?,
-        expires_at: at(Column::ExpiresAt)?,
+        retention: Duration::from_micros(get(row, Column::Retention)?),
+        after_crash: after_crash(row)?,
         note: note.map(|text| at(Column::NoteAt).map(|at| Note::new(at, text))).transpose()?,
     })
+}
+
+fn after_crash(row: &Row<'_>) -> Result<AfterCrash, StoreError> {
+    let word = text(row, Column::AfterCrash)?;
+    AfterCrash::from_word(word)
+        .ok_or_else(|| StoreError::corrupt(format!("the policy {word:?} is not known here")))
 }
 
 fn intent(row: &Row<'_>, likely: Option<&Intent>) -> Result<Intent, StoreError> {

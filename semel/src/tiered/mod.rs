@@ -159,8 +159,10 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
-        if let Some(found) = self.front.recall(&ask.key).await {
-            return Ok(decide::remembered(&found, ask));
+        if let Some(found) = self.front.recall(&ask.key).await
+            && let Some(claim) = decide::remembered(&found, ask)
+        {
+            return Ok(claim);
         }
         let asked = Instant::now();
         Ok(match self.durable.claim(ask).await? {
@@ -187,9 +189,13 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
     async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
         let asked = Instant::now();
         let ack = self.durable.complete(lease, outcome).await?;
-        if ack.stands()
-            && let (Some(intent), Some(expires_at)) = (lease.intent(), lease.expires_at())
+        // Retention has begun with this very write, at the earliest when it was sent. One that was repeated may have been
+        // applied long ago; the first repeat that asks the durable store brings its outcome.
+        if ack == Ack::Applied
+            && let (Some(intent), Some(retention)) = (lease.intent(), lease.retention())
+            && let Ok(now) = self.durable.now().await
         {
+            let expires_at = now.after(retention.saturating_sub(asked.elapsed()));
             let done = Done { outcome: outcome.clone(), fence: lease.fence(), expires_at };
             self.plant(lease.key(), intent.clone(), done, asked).await;
         }
@@ -202,6 +208,10 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
 
     async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
         self.durable.abandon(lease, reason).await
+    }
+
+    async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        self.durable.hold(lease, reason).await
     }
 
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {

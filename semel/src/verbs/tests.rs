@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::ask::{Durability, Takeover};
+use crate::ask::Takeover;
 use crate::intent::Intent;
 use crate::record::{Owner, State};
 use crate::slot;
@@ -19,7 +19,6 @@ fn ask() -> Ask {
         owner: Owner::new("tests"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        durability: Durability::Full,
         not_after: NOW.after(Duration::from_secs(1)),
     }
 }

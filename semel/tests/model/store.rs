@@ -8,8 +8,8 @@ use semel::change::{Action, Draft, DraftState, Replace, Write};
 use semel::decide::{self, Settle};
 use semel::verbs::{self, Claiming, Step};
 use semel::{
-    Ask, Claim, Durability, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover,
-    Terms, Timestamp, Token, slot,
+    Ask, Claim, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover, Terms, Timestamp,
+    Token, slot,
 };
 
 use super::mutants::Mutant;
@@ -88,7 +88,6 @@ fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
         owner: OWNER.clone(),
         terms: Terms::DEFAULT,
         takeover: if config.takeover { Takeover::WhenOver } else { Takeover::Never },
-        durability: Durability::Full,
         not_after,
     }
 }

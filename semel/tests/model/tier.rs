@@ -11,7 +11,7 @@ use semel::backend::{Replaced, Written};
 use semel::change::{Action as OwnerAction, Replace, Write};
 use semel::decide::{self, Settle};
 use semel::verbs::{Claiming, Step};
-use semel::{Ask, Claim, Done, Durability, Fence, Rank, Remembered, Takeover, Terms, Timestamp, slot};
+use semel::{Ask, Claim, Done, Fence, Rank, Remembered, Takeover, Terms, Timestamp, slot};
 use stateright::{Model, Property};
 
 use super::state::{Row, Stage};
@@ -176,7 +176,6 @@ impl Tier {
             owner: OWNER.clone(),
             terms: Terms::DEFAULT,
             takeover: if self.takeover { Takeover::WhenOver } else { Takeover::Never },
-            durability: Durability::Full,
             not_after: FAR_AHEAD,
         }
     }

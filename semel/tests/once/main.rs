@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use semel::{
-    Ask, Claim, Durability, Failure, Intent, Key, Lease, MemoryStore, Once, Owner, Phase, Policy, Record,
-    Store, Takeover, Terms, Token,
+    Ask, Claim, Failure, Intent, Key, Lease, MemoryStore, Once, Owner, Phase, Policy, Record, Store,
+    Takeover, Terms, Token,
 };
 
 use gate::Gate;
@@ -99,7 +99,6 @@ async fn take_over(store: &MemoryStore) -> Lease {
         owner: Owner::new("another process"),
         terms: Terms::DEFAULT,
         takeover: Takeover::WhenOver,
-        durability: Durability::Full,
         not_after: store.memory_clock().now().after(LEASE),
     };
     match store.claim(&ask).await.expect("memory answers") {

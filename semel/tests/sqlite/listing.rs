@@ -102,7 +102,7 @@ async fn each_filter_shows_what_matches_and_nothing_else() {
         assert_eq!(found, expected, "{query:?}");
     }
     let stats = Inspect::stats(&store).await.unwrap();
-    assert_eq!(stats, Stats { running: 8, held: 8, done: 8, released: 8 });
+    assert_eq!(stats, Stats { running: 8, held: 8, lost: 0, done: 8, released: 8 });
 }
 
 #[tokio::test]

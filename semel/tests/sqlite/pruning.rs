@@ -67,7 +67,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
     let removed = join_all(stores.iter().map(async |store| {
         let mut removed = 0;
         loop {
-            let gone = store.prune(&Prune { realm: None, limit: 700 }).await.unwrap();
+            let gone = store.prune(&Prune { limit: 700, ..Prune::default() }).await.unwrap();
             assert!(gone <= 700);
             removed += gone;
             // Others may have been faster; when nothing is left, all hear of it.
@@ -90,7 +90,7 @@ async fn only_the_realm_that_was_named_is_pruned_and_no_more_than_asked_for() {
     client.execute_batch("update semel_records set realm = 'other' where key like 'done%'").unwrap();
     let store = place.store().await;
     let prune = async |realm: &str, limit| {
-        store.prune(&Prune { realm: Some(realm.to_owned()), limit }).await.unwrap()
+        store.prune(&Prune { realm: Some(realm.to_owned()), limit, ..Prune::default() }).await.unwrap()
     };
     assert_eq!(prune("nobody", 10_000).await, 0);
     assert_eq!(prune("other", 1).await, 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Ask, Claim, Durability, Intent, Key, Lease, Owner, Store, Takeover, Terms, Timestamp, Token};
+use semel::{Ask, Claim, Intent, Key, Lease, Owner, Store, Takeover, Terms, Timestamp, Token};
 
 /// A claim of this key by somebody new.
 pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
@@ -18,7 +18,6 @@ pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
         owner: Owner::new("tests"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        durability: Durability::Full,
         not_after: now.after(Duration::from_secs(600)),
     }
 }

@@ -153,7 +153,7 @@ async fn durable_out_while_hot_is_up_and_durable_back() {
         replays(&tier, &done, "it").await;
     }
     let mismatch = Ask { intent: Intent::of("charge", "", &2).unwrap(), ..again(&done) };
-    assert!(matches!(tier.claim(&mismatch).await.unwrap(), Claim::Mismatch));
+    assert!(matches!(tier.claim(&mismatch).await.unwrap(), Claim::Mismatch(_)));
     let refused = tier.claim(&fresh).await.unwrap_err();
     assert!(refused.is_transient(), "{refused}");
     // The same through the engine: nothing runs, and HTTP would say 503.

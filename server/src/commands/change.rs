@@ -64,7 +64,10 @@ pub(super) async fn tell(
         Change::Running(record) => ("an attempt runs under a live lease".to_owned(), record),
         Change::Unfit(record) => {
             let done = matches!(record.state, State::Done { .. });
-            (if done { "there is an outcome already" } else { "it is not held" }.to_owned(), record)
+            (
+                if done { "there is an outcome already" } else { "it is neither held nor lost" }.to_owned(),
+                record,
+            )
         }
         other => anyhow::bail!("the store gave an answer that is not known here: {other:?}"),
     };
@@ -109,7 +112,7 @@ fn holder(record: &Record, now: Timestamp) -> String {
     let phase = record.phase(now);
     let since = match (&record.state, phase) {
         (State::Done { finished_at, .. }, _) => *finished_at,
-        (_, Phase::Held) => record.lease_until,
+        (_, Phase::Held | Phase::Lost) => record.lease_until,
         // A fence is the clock of its grant.
         (_, Phase::Running) => Timestamp::from_micros(record.fence.get()),
         _ => record.updated_at,

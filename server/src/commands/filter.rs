@@ -28,6 +28,10 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "DURATION")]
     older_than: Option<Span>,
 
+    /// Without a sign of life of their owner for at least this long, such as 10m
+    #[arg(long, value_name = "DURATION")]
+    unheard_for: Option<Span>,
+
     /// Only those whose retention is over, or only the others
     #[arg(long, value_name = "BOOL")]
     expired: Option<bool>,
@@ -54,6 +58,8 @@ impl Filter {
             value: self.key.clone(),
             operation: self.operation.clone(),
             expired: self.expired,
+            stale: false,
+            unheard_for: self.unheard_for.map(|span| span.0),
             min_age: self.older_than.map(|span| span.0),
             after: self.after.as_deref().map(Cursor::new),
             limit: self.limit,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use clap::Args;
-use semel::{Outcome, Phase, Record, State, Timestamp};
+use semel::{AfterCrash, Outcome, Phase, Record, State, Timestamp};
 
 use super::key::{KeyArgs, Seen, flag};
 use super::store::StoreArgs;
@@ -48,8 +48,10 @@ fn page(seen: &Seen, args: &InspectArgs) -> String {
     if let Some(outcome) = record.outcome() {
         shown_outcome(&mut page, outcome, args.body);
     }
-    if record.phase(*now) == Phase::Held && !record.is_expired(*now) {
-        next_steps(&mut page, record, &args.store);
+    match record.phase(*now) {
+        Phase::Held => next_steps(&mut page, record, &args.store),
+        Phase::Lost if !record.is_expired(*now) => nothing_to_do(&mut page, record, &args.store),
+        _ => {}
     }
     page
 }
@@ -66,11 +68,13 @@ fn head(page: &mut String, record: &Record, now: Timestamp) {
     let means = match record.phase(now) {
         Phase::Running => "running",
         Phase::Held => "held: the lease is over, and it is not known what happened",
+        Phase::Lost => "lost: the lease is over, and the next attempt takes over",
         Phase::Done => "done",
         Phase::Released => "released: the key can be claimed again",
         other => other.as_str(),
     };
     line(page, "state", means);
+    line(page, "after a crash", record.after_crash.as_str());
     if record.is_expired(now) {
         line(page, "expired", "its retention is over: it counts as absent, and the next prune removes it");
     }
@@ -114,8 +118,9 @@ fn timeline(page: &mut String, record: &Record, now: Timestamp) {
         moments.push((note.at, format!("note: {}", note.text)));
     }
     moments.push((record.updated_at, format!("last written, version {}", record.version)));
-    let kept = if record.expires_at > now { "retention ends" } else { "retention ended" };
-    moments.push((record.expires_at, kept.to_owned()));
+    if let Some(end) = record.expires_at() {
+        moments.push((end, if end > now { "retention ends" } else { "retention ended" }.to_owned()));
+    }
     moments.sort_by_key(|(at, _)| *at);
     let _ = writeln!(page, "\ntimeline");
     for (at, what) in moments {
@@ -152,6 +157,31 @@ fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
 
 /// What an operator can do about a held key, as commands to copy.
 fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
+    let _ = writeln!(page, "\nwhat can be done, once you know what attempt {} did", record.attempt);
+    let _ = writeln!(
+        page,
+        "  it happened; repeats get this answer:\n    {}",
+        command(record, store, "resolve", " --status 200 --body '…'")
+    );
+    let reset = command(record, store, "reset", "");
+    let _ = writeln!(page, "  it did not happen; the next attempt may run:\n    {reset}");
+    let forget = command(record, store, "forget", "");
+    let _ = writeln!(page, "  neither matters; the key counts as new:\n    {forget}");
+}
+
+/// Why a lost key needs no operator, and what one can do all the same.
+fn nothing_to_do(page: &mut String, record: &Record, store: &StoreArgs) {
+    let why = match record.after_crash {
+        AfterCrash::Transactional => "the transaction of the lost attempt was rolled back with its effect",
+        _ => "the route says that its work may run again",
+    };
+    let _ = writeln!(page, "\nnothing has to be done: {why}, and the next request with this key runs");
+    let forget = command(record, store, "forget", "");
+    let _ = writeln!(page, "  to let the key count as new:\n    {forget}");
+}
+
+/// A command that changes this record, to copy.
+fn command(record: &Record, store: &StoreArgs, verb: &str, more: &str) -> String {
     let scope = record.key.scope();
     let flags = format!(
         "{} {} --fence {}{}",
@@ -161,16 +191,8 @@ fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
         store.flags()
     );
     let key = quoted(record.key.value());
-    let command = |verb: &str, more: &str| match key.starts_with('-') {
+    match key.starts_with('-') {
         true => format!("semel {verb} {flags}{more} --reason '…' -- {key}"),
         false => format!("semel {verb} {key} {flags}{more} --reason '…'"),
-    };
-    let _ = writeln!(page, "\nwhat can be done, once you know what attempt {} did", record.attempt);
-    let _ = writeln!(
-        page,
-        "  it happened; repeats get this answer:\n    {}",
-        command("resolve", " --status 200 --body '…'")
-    );
-    let _ = writeln!(page, "  it did not happen; the next attempt may run:\n    {}", command("reset", ""));
-    let _ = writeln!(page, "  neither matters; the key counts as new:\n    {}", command("forget", ""));
+    }
 }

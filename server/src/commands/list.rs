@@ -30,8 +30,10 @@ pub(crate) struct ListArgs {
 enum StateName {
     /// An attempt runs under a lease that is not over
     Running,
-    /// The lease is over and there is no outcome: it is not known what happened
+    /// The lease is over without an outcome, under hold: an operator has to decide
     Held,
+    /// The lease is over without an outcome, under another policy: the next attempt takes over
+    Lost,
     /// There is an outcome
     Done,
     /// The key can be claimed again
@@ -43,6 +45,7 @@ impl StateName {
         match self {
             Self::Running => Phase::Running,
             Self::Held => Phase::Held,
+            Self::Lost => Phase::Lost,
             Self::Done => Phase::Done,
             Self::Released => Phase::Released,
         }

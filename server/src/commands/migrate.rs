@@ -116,7 +116,10 @@ async fn down(opened: &Opened, args: &DownArgs) -> Result<()> {
         // Of a schema that this version cannot use there is nothing to count.
         let records = match opened.store.stats().await {
             Ok(stats) => {
-                format!(", in all {} records", stats.running + stats.held + stats.done + stats.released)
+                format!(
+                    ", in all {} records",
+                    stats.running + stats.held + stats.lost + stats.done + stats.released
+                )
             }
             Err(_) => String::new(),
         };

@@ -3,12 +3,13 @@
 use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
-use semel::{Inspect, Prune, Query};
+use semel::{Inspect, Prune, Query, Timestamp};
 use serde_json::json;
 
 use super::key;
 use super::progress;
 use super::store::StoreArgs;
+use crate::config::Span;
 use crate::output::{OutputArgs, json_line, print};
 
 #[derive(Debug, Clone, Args)]
@@ -16,6 +17,10 @@ pub(crate) struct PruneArgs {
     /// Of this realm only
     #[arg(long, value_name = "NAME", value_parser = key::realm)]
     realm: Option<String>,
+
+    /// Only those whose retention was over at least this long ago, such as 7d
+    #[arg(long, value_name = "DURATION")]
+    expired_for: Option<Span>,
 
     /// Count the expired records, and remove nothing
     #[arg(long)]
@@ -35,10 +40,14 @@ pub(crate) struct PruneArgs {
 pub(crate) async fn run(args: PruneArgs) -> Result<()> {
     let opened = args.store.open().await?;
     let progress = progress::spinner();
+    let cutoff = match args.expired_for {
+        Some(span) => Some(opened.store.now().await?.before(span.0)),
+        None => None,
+    };
     let counted = match args.dry_run {
-        true => count(&*opened.store, &args, &progress).await,
+        true => count(&*opened.store, &args, cutoff, &progress).await,
         false => {
-            let prune = Prune { realm: args.realm.clone(), limit: args.batch };
+            let prune = Prune { realm: args.realm.clone(), before: cutoff, limit: args.batch };
             remove(&*opened.store, &prune, &progress).await
         }
     };
@@ -71,13 +80,19 @@ pub(super) async fn remove(store: &dyn Inspect, prune: &Prune, progress: &Progre
     }
 }
 
-async fn count(store: &dyn Inspect, args: &PruneArgs, progress: &ProgressBar) -> Result<u64> {
+async fn count(
+    store: &dyn Inspect,
+    args: &PruneArgs,
+    cutoff: Option<Timestamp>,
+    progress: &ProgressBar,
+) -> Result<u64> {
     // The default page: listed records come with their bodies, which may be large.
     let mut query = Query { realm: args.realm.clone(), expired: Some(true), ..Query::default() };
     let mut count = 0;
     loop {
         let page = store.list(&query).await?;
-        count += page.records.len() as u64;
+        let by = cutoff.unwrap_or(page.now);
+        count += page.records.iter().filter(|record| record.is_expired(by)).count() as u64;
         progress.set_message(format!("{count} expired records"));
         match page.next {
             Some(next) => query.after = Some(next),

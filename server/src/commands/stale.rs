@@ -21,8 +21,8 @@ pub(crate) struct StaleArgs {
     output: OutputArgs,
 }
 
-const HEADER: [&str; 9] =
-    ["key", "realm", "principal", "operation", "attempt", "fence", "held for", "owner", "note"];
+const HEADER: [&str; 10] =
+    ["key", "realm", "principal", "state", "operation", "attempt", "fence", "over for", "owner", "note"];
 
 pub(crate) async fn run(args: StaleArgs) -> Result<()> {
     let opened = args.store.open().await?;
@@ -32,12 +32,13 @@ pub(crate) async fn run(args: StaleArgs) -> Result<()> {
     shown
 }
 
-fn row(record: &Record, now: Timestamp) -> [String; 9] {
+fn row(record: &Record, now: Timestamp) -> [String; 10] {
     let scope = record.key.scope();
     [
         record.key.value().to_owned(),
         scope.realm().to_owned(),
         short(scope.principal()),
+        record.phase(now).as_str().to_owned(),
         record.intent.operation().to_owned(),
         record.attempt.to_string(),
         record.fence.to_string(),

@@ -24,6 +24,7 @@ pub(crate) async fn run(args: StatsArgs) -> Result<()> {
     let counts = [
         ("running", stats.running),
         ("held", stats.held),
+        ("lost", stats.lost),
         ("done", stats.done),
         ("released", stats.released),
     ];

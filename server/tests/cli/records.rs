@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel::{
-    Ask, Claim, Durability, Intent, Key, Lease, Outcome, Owner, Query, Scope, Takeover, Terms, Token,
-};
+use semel::{Ask, Claim, Intent, Key, Lease, Outcome, Owner, Query, Scope, Takeover, Terms, Token};
 
 use crate::place::Place;
 
@@ -98,7 +96,6 @@ impl<'a> New<'a> {
             owner: Owner::new(self.owner),
             terms: self.terms,
             takeover: Takeover::Never,
-            durability: Durability::Full,
             not_after: self.place.store.now().await.unwrap().after(Duration::from_secs(600)),
         }
     }

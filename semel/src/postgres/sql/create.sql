@@ -8,17 +8,17 @@
 -- who creates the same record at the same moment is a unique violation, and it is sent as it is here.
 --
 -- $1 ids, in order and without repeats, $2 tokens, $3 realms, $4 principals, $5 keys, $6 operations, $7 resources, $8 fingerprints,
--- $9 their versions, $10 owners, $11 leases, $12 retentions, $13 not_after
+-- $9 their versions, $10 owners, $11 leases, $12 retentions in microseconds, $13 policies after a crash, $14 not_after
 --
 -- A row for each record that was created: the clock and the id.
 insert into semel.records (
     id, version, token, fence, attempt, state, realm, principal, key, operation, resource, fingerprint,
-    fingerprint_version, owner, lease_until, created_at, expires_at
+    fingerprint_version, owner, lease_until, created_at, retention, after_crash
 )
 select
     asked.id, 1, asked.token, extract(epoch from clock.now) * 1000000, 1, 'running', asked.realm, asked.principal,
     asked.key, asked.operation, asked.resource, asked.fingerprint, asked.fingerprint_version, asked.owner,
-    clock.now + asked.lease, clock.now, clock.now + asked.retention
+    clock.now + asked.lease, clock.now, asked.retention, asked.after_crash
 from (select clock_timestamp() as now) as clock
 cross join (
     select
@@ -33,8 +33,9 @@ cross join (
         unnest($9::smallint[]) as fingerprint_version,
         unnest($10::text[]) as owner,
         unnest($11::interval[]) as lease,
-        unnest($12::interval[]) as retention,
-        unnest($13::timestamptz[]) as not_after
+        unnest($12::bigint[]) as retention,
+        unnest($13::text[]) as after_crash,
+        unnest($14::timestamptz[]) as not_after
 ) as asked
 where clock.now <= asked.not_after
     and not exists (select from semel.records as record where record.id = asked.id)

@@ -5,15 +5,16 @@
 -- decided under its lock: a key that was claimed anew meanwhile stays. Reading pages in their order needs no
 -- index, and touches each page once.
 --
--- $1 the first row address, $2 the one behind the last, $3 realm or null, $4 how many at most
+-- $1 the first row address, $2 the one behind the last, $3 realm or null, $4 how many at most, $5 when the retention must
+-- have been over, or null for now
 with
 over as materialized (
     select ctid
     from semel.records
     where ctid >= $1::text::tid
         and ctid < $2::text::tid
-        and expires_at <= now()
-        and (state <> 'running' or lease_until <= now())
+        and semel.expires_at(state, after_crash, lease_until, coalesce(finished_at, updated_at, created_at), retention)
+            <= least(now(), $5::timestamptz)
         and ($3::text is null or realm = $3)
     limit $4::bigint
     for update skip locked

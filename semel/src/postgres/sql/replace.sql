@@ -5,9 +5,9 @@
 -- `not_after` is over.
 --
 -- $1 ids, in order and without repeats, $2 expected tokens, $3 expected versions, $4 not_after or null, $5 tokens, $6 attempts,
--- $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their versions, $12 owners, $13 leases, $14 retentions or null to keep
--- the end, $15 whether a new life begins, $16 notes or null to keep the note, $17 statuses, $18 subtypes, $19
--- headers, $20 bodies
+-- $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their versions, $12 owners, $13 leases, $14 retentions in
+-- microseconds, $15 policies after a crash, $16 whether a new life begins, $17 notes or null to keep the note, $18 statuses,
+-- $19 subtypes, $20 headers, $21 bodies
 --
 -- A row for each record that was replaced: the clock, id, fence and end of the lease.
 with
@@ -32,13 +32,14 @@ expected as materialized (
             unnest($11::smallint[]) as fingerprint_version,
             unnest($12::text[]) as owner,
             unnest($13::interval[]) as lease,
-            unnest($14::interval[]) as retention,
-            unnest($15::boolean[]) as fresh,
-            unnest($16::text[]) as note,
-            unnest($17::smallint[]) as status,
-            unnest($18::text[]) as subtype,
-            unnest($19::bytea[]) as headers,
-            unnest($20::bytea[]) as body
+            unnest($14::bigint[]) as retention,
+            unnest($15::text[]) as after_crash,
+            unnest($16::boolean[]) as fresh,
+            unnest($17::text[]) as note,
+            unnest($18::smallint[]) as status,
+            unnest($19::text[]) as subtype,
+            unnest($20::bytea[]) as headers,
+            unnest($21::bytea[]) as body
     ) as asked
     join semel.records as record
         on record.id = asked.id
@@ -65,7 +66,8 @@ replaced as (
         heartbeat_at = clock.now,
         created_at = case when expected.fresh then clock.now else record.created_at end,
         updated_at = clock.now,
-        expires_at = coalesce(clock.now + expected.retention, record.expires_at),
+        retention = expected.retention,
+        after_crash = expected.after_crash,
         finished_at = case expected.state when 'done' then clock.now end,
         note_at = case
             when expected.note is not null then clock.now

@@ -2,8 +2,8 @@
 --
 -- A row that somebody's open transaction has locked is left alone, and nobody waits for it. Time takes no part.
 --
--- $1 ids, in order and without repeats, $2 tokens, $3 fences or null, $4 actions (renew, complete, release, abandon, void), $5 leases of
--- renewals, $6 notes, $7 statuses, $8 subtypes, $9 headers, $10 bodies
+-- $1 ids, in order and without repeats, $2 tokens, $3 fences or null, $4 actions (renew, complete, release, abandon, hold,
+-- void), $5 leases of renewals, $6 notes, $7 statuses, $8 subtypes, $9 headers, $10 bodies
 --
 -- A row for each record that was written: the clock and the id.
 with
@@ -46,12 +46,14 @@ written as (
         lease_until = case owned.action
             when 'renew' then clock.now + owned.lease
             when 'abandon' then clock.now
+            when 'hold' then clock.now
             else record.lease_until
         end,
         heartbeat_at = case owned.action when 'renew' then clock.now else record.heartbeat_at end,
         finished_at = case owned.action when 'complete' then clock.now end,
-        note_at = case owned.action when 'abandon' then clock.now else record.note_at end,
-        note = case owned.action when 'abandon' then owned.note else record.note end,
+        note_at = case when owned.note is not null then clock.now else record.note_at end,
+        note = coalesce(owned.note, record.note),
+        after_crash = case owned.action when 'hold' then 'hold' else record.after_crash end,
         status = owned.status,
         subtype = owned.subtype,
         headers = owned.headers,

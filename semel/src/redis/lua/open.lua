@@ -2,7 +2,7 @@
 --
 -- Key        the record
 -- Arguments  not_after; lease, retention and grace in microseconds; token; what is asked; 'again' if replicas are waited
---            for, or nothing
+--            for, or nothing; policy after a crash
 -- Returns    {now, 'late'}: it came after not_after
 --            {now, 'found', record}
 --            {now, 'created', fence, lease_until}
@@ -18,6 +18,7 @@ end
 local lease_until = now + ARGV[2]
 save(KEYS[1], {
     state = 'R',
+    after_crash = ARGV[8],
     token = ARGV[5],
     fence = now,
     version = 1,
@@ -26,7 +27,7 @@ save(KEYS[1], {
     heartbeat_at = now,
     created_at = now,
     updated_at = now,
-    expires_at = now + ARGV[3],
+    retention = tonumber(ARGV[3]),
     asked = ARGV[6],
     note = '',
     outcome = '',

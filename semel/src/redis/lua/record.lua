@@ -1,11 +1,16 @@
 -- The stored form of a record, for the scripts that follow.
 --
--- A head of fixed length, with the high byte first: format, state (R running, D done, F released), token, fence, version,
--- attempt, lease_until, heartbeat_at, created_at, updated_at, expires_at, and the lengths of the next two parts. Then
--- what was asked, the note and the outcome, which are only copied here. Moments are microseconds.
+-- A head of fixed length, with the high byte first: format, state (R running, D done, F released), policy after a crash
+-- (H hold, R retry, T transactional), token, fence, version, attempt, lease_until, heartbeat_at, created_at, updated_at,
+-- retention, and the lengths of the next two parts. Then what was asked, the note and the outcome, which are only copied
+-- here. Moments and durations are microseconds.
+--
+-- Format 1 has no policy, which stands for hold, and expires_at in the place of the retention.
 
-local HEAD = '>Bc1c16I8I8I8I8I8I8I8I8I2I2'
-local HEAD_BYTES = 86
+local HEAD = '>Bc1c1c16I8I8I8I8I8I8I8I8I2I2'
+local HEAD_BYTES = 87
+local OLD_HEAD = '>Bc1c16I8I8I8I8I8I8I8I8I2I2'
+local OLD_HEAD_BYTES = 86
 
 -- The clock of this server: the only one that counts.
 local function clock()
@@ -20,31 +25,38 @@ local function load(key)
         return nil, false
     end
     local format = string.byte(stored)
-    if format ~= 1 or #stored < HEAD_BYTES then
+    local head_bytes = format == 1 and OLD_HEAD_BYTES or HEAD_BYTES
+    if format ~= 1 and format ~= 2 or #stored < head_bytes then
         return nil, true
     end
     local r = { stored = stored }
     local asked_bytes, note_bytes
-    format, r.state, r.token, r.fence, r.version, r.attempt, r.lease_until, r.heartbeat_at, r.created_at, r.updated_at,
-        r.expires_at, asked_bytes, note_bytes = struct.unpack(HEAD, stored)
-    local note_at = HEAD_BYTES + asked_bytes
+    if format == 1 then
+        local expires_at
+        format, r.state, r.token, r.fence, r.version, r.attempt, r.lease_until, r.heartbeat_at, r.created_at, r.updated_at,
+            expires_at, asked_bytes, note_bytes = struct.unpack(OLD_HEAD, stored)
+        r.after_crash = 'H'
+        r.retention = math.max(0, expires_at - (r.state == 'R' and r.created_at or r.updated_at))
+    else
+        format, r.state, r.after_crash, r.token, r.fence, r.version, r.attempt, r.lease_until, r.heartbeat_at, r.created_at,
+            r.updated_at, r.retention, asked_bytes, note_bytes = struct.unpack(HEAD, stored)
+    end
+    local note_at = head_bytes + asked_bytes
     if #stored < note_at + note_bytes then
         return nil, true
     end
-    r.asked = string.sub(stored, HEAD_BYTES + 1, note_at)
+    r.asked = string.sub(stored, head_bytes + 1, note_at)
     r.note = string.sub(stored, note_at + 1, note_at + note_bytes)
     r.outcome = string.sub(stored, note_at + note_bytes + 1)
     return r, false
 end
 
 -- Shows a record as it is; again if replicas are waited for. From Redis 7.2 on, WAIT waits only for what its own
--- connection has written: what another one wrote is then written once more, by the end that it has already.
+-- connection has written: so the first byte of what another one wrote is written once more. It changes nothing, the
+-- record's end neither.
 local function show(now, key, stored, again)
     if again == 'again' then
-        local last = redis.call('PEXPIRETIME', key)
-        if last > 0 then
-            redis.call('PEXPIREAT', key, string.format('%.0f', last))
-        end
+        redis.call('SETRANGE', key, 0, string.sub(stored, 1, 1))
     end
     return { now, 'found', stored }
 end
@@ -54,11 +66,18 @@ local function note(now, text)
     return struct.pack('>I8', now) .. text
 end
 
--- Stores a record under a key. Redis removes it by itself when both retention and lease have been over for this long.
+-- Stores a record under a key. Redis removes it by itself when it has been expired for this long: retention begins with the
+-- write that settles the record, or when the lease of a lost attempt is over. An attempt under hold stays until it is
+-- settled.
 local function save(key, r, grace)
-    local head = struct.pack(HEAD, 1, r.state, r.token, r.fence, r.version, r.attempt, r.lease_until, r.heartbeat_at,
-        r.created_at, r.updated_at, r.expires_at, #r.asked, #r.note)
-    local last = math.ceil((math.max(r.expires_at, r.lease_until) + grace) / 1000)
-    redis.call('SET', key, head .. r.asked .. r.note .. r.outcome, 'PXAT', string.format('%.0f', last))
+    local stored = struct.pack(HEAD, 2, r.state, r.after_crash, r.token, r.fence, r.version, r.attempt, r.lease_until,
+        r.heartbeat_at, r.created_at, r.updated_at, r.retention, #r.asked, #r.note) .. r.asked .. r.note .. r.outcome
+    if r.state == 'R' and r.after_crash == 'H' then
+        redis.call('SET', key, stored)
+    else
+        local begins = r.state == 'R' and r.lease_until or r.updated_at
+        local last = math.ceil((begins + r.retention + grace) / 1000)
+        redis.call('SET', key, stored, 'PXAT', string.format('%.0f', last))
+    end
 end
 

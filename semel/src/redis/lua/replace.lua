@@ -2,9 +2,8 @@
 --
 -- Key        the record
 -- Arguments  expected token, expected version; not_after, or nothing; grace in microseconds
---            and of the new record: state, token, attempt, what is asked, outcome; lease in microseconds; retention in
---            microseconds, or nothing to keep the end it has; 'fresh' for a new life of the key, or nothing; a note,
---            or nothing to keep the one it has
+--            and of the new record: state, token, attempt, what is asked, outcome; lease and retention in microseconds;
+--            'fresh' for a new life of the key, or nothing; a note, or nothing to keep the one it has; policy after a crash
 -- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
 --            {now, 'changed'}: the record is another, or gone
 --            {now, 'late'}: it came after not_after
@@ -27,6 +26,7 @@ local fence = math.max(now, found.fence + 1)
 local lease_until = now + ARGV[10]
 save(KEYS[1], {
     state = ARGV[5],
+    after_crash = ARGV[14],
     token = ARGV[6],
     fence = fence,
     version = found.version + 1,
@@ -35,7 +35,7 @@ save(KEYS[1], {
     heartbeat_at = now,
     created_at = fresh and now or found.created_at,
     updated_at = now,
-    expires_at = ARGV[11] ~= '' and now + ARGV[11] or found.expires_at,
+    retention = tonumber(ARGV[11]),
     asked = ARGV[8],
     note = ARGV[13] ~= '' and note(now, ARGV[13]) or kept_note,
     outcome = ARGV[9],

@@ -3,7 +3,7 @@
 -- Key        the record
 -- Arguments  token; fence, or nothing to match any; grace in microseconds; what is written, and with what:
 --            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and nothing,
---            'abandon' and the note; 'again' if replicas are waited for, or nothing
+--            'abandon' or 'hold' and the note; 'again' if replicas are waited for, or nothing
 -- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
 --            {now, 'applied'}
 --            {now, 'missing'}
@@ -30,9 +30,12 @@ elseif ARGV[4] == 'complete' then
     found.outcome = ARGV[5]
 elseif ARGV[4] == 'release' then
     found.state = 'F'
-elseif ARGV[4] == 'abandon' then
+elseif ARGV[4] == 'abandon' or ARGV[4] == 'hold' then
     found.lease_until = now
     found.note = note(now, ARGV[5])
+    if ARGV[4] == 'hold' then
+        found.after_crash = 'H'
+    end
 else
     error(ARGV[4] .. ' is not known here')
 end

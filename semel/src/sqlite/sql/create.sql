@@ -5,10 +5,11 @@
 --
 -- ?1 id, then what the columns below hold, in their order
 insert into semel_records (
-    id, version, token, fence, attempt, state, lease_until, heartbeat_at, created_at, updated_at, expires_at, finished_at,
-    operation, resource, fingerprint, fingerprint_version, owner, note_at, note, status, subtype, headers, body, realm,
-    principal, key
+    id, version, token, fence, attempt, state, lease_until, heartbeat_at, created_at, updated_at, retention, after_crash,
+    finished_at, operation, resource, fingerprint, fingerprint_version, owner, note_at, note, status, subtype, headers, body,
+    expires_at, realm, principal, key
 )
 values (
-    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26
+    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26,
+    ?27, ?28
 )

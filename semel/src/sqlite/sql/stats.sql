@@ -2,10 +2,11 @@
 --
 -- ?1 now
 --
--- One row: running, held, done, released.
+-- One row: running, held, lost, done, released.
 select
     count(*) filter (where state = 'running' and lease_until > ?1),
-    count(*) filter (where state = 'running' and lease_until <= ?1),
+    count(*) filter (where state = 'running' and lease_until <= ?1 and after_crash = 'hold'),
+    count(*) filter (where state = 'running' and lease_until <= ?1 and after_crash <> 'hold'),
     count(*) filter (where state = 'done'),
     count(*) filter (where state = 'released')
 from semel_records

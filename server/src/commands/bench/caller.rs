@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use semel::{
-    Ack, Ask, Change, Claim, Durability, Fence, Inspect, Intent, Key, Lease, Outcome, Owner, Takeover, Terms,
-    Token,
+    Ack, Ask, Change, Claim, Fence, Inspect, Intent, Key, Lease, Outcome, Owner, Takeover, Terms, Token,
 };
 
 /// Whose keys they are; nobody else's are touched.
@@ -102,7 +101,6 @@ impl Caller {
             owner: self.owner.clone(),
             terms,
             takeover: Takeover::Never,
-            durability: Durability::Full,
             not_after: self.store.now().await?.after(PATIENCE),
         };
         Ok(self.store.claim(&ask).await?)

@@ -169,7 +169,7 @@ async fn clean(opened: &Opened) -> Result<()> {
     let progress = progress::spinner();
     progress.set_message("waiting until the records are expired");
     tokio::time::sleep(RETENTION).await;
-    let prune = Prune { realm: Some(REALM.to_owned()), limit: 10_000 };
+    let prune = Prune { realm: Some(REALM.to_owned()), limit: 10_000, ..Prune::default() };
     let removed = prune::remove(&*opened.store, &prune, &progress).await;
     progress.finish_and_clear();
     removed?;

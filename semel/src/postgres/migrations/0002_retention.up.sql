@@ -1,0 +1,74 @@
+-- Retention counts from what settles a record, and every record knows what happens if its attempt is lost.
+--
+-- It needs the code of this version: older processes would take over held attempts. Stop them first. The table is
+-- rewritten, under a lock that nothing else passes. What is there is taken for `hold`, the policy under which nothing
+-- runs twice.
+
+drop view semel.outcomes;
+
+create domain semel.after_crash as text check (value in ('hold', 'retry', 'transactional'));
+
+-- In microseconds: 8 bytes, where an interval has 16. The column stays where it was, among those that completion
+-- leaves alone.
+alter table semel.records
+    alter column expires_at type bigint using greatest(
+        0,
+        extract(epoch from expires_at - coalesce(finished_at, case state when 'released' then updated_at end, created_at))
+            * 1000000
+    )::bigint,
+    add column after_crash semel.after_crash not null default 'hold';
+alter table semel.records alter column after_crash drop default;
+alter table semel.records rename column expires_at to retention;
+
+comment on column semel.records.retention is 'In microseconds, from what settled the record; see semel.expires_at';
+comment on column semel.records.after_crash is 'What happens if the lease runs out: hold, retry or transactional';
+comment on column semel.records.lease_until is 'A running record past this moment is held or lost';
+
+-- When a record counts as absent and may be pruned: its retention begins when it is done or released, or when the lease
+-- of a lost attempt is over. Null, which is never, for an attempt under `hold` that has no outcome.
+create function semel.expires_at(
+    state text,
+    after_crash text,
+    lease_until timestamptz,
+    settled_at timestamptz,
+    retention bigint
+)
+returns timestamptz
+language sql
+stable
+parallel safe
+as $$
+    select case
+        when state <> 'running' then settled_at
+        when after_crash <> 'hold' then lease_until
+    end + retention * interval '1 microsecond'
+$$;
+
+-- The records for people and reports: the phase in place of the stored state, sizes, and JSON bodies as jsonb.
+create view semel.outcomes as
+select
+    realm,
+    principal,
+    key,
+    operation,
+    resource,
+    case
+        when state <> 'running' or lease_until > clock_timestamp() then state
+        when after_crash = 'hold' then 'held'
+        else 'lost'
+    end as phase,
+    attempt,
+    fence,
+    owner,
+    status,
+    subtype,
+    octet_length(body) as body_bytes,
+    semel.json_body(body) as body,
+    created_at,
+    finished_at,
+    semel.expires_at(state, after_crash, lease_until, coalesce(finished_at, updated_at, created_at), retention)
+        as expires_at,
+    after_crash,
+    note_at,
+    note
+from semel.records;
