@@ -20,6 +20,8 @@ pub struct MigrationStatus {
     pub known: bool,
     /// Whether it was applied as it is here.
     pub unchanged: bool,
+    /// Whether code of an older version cannot run beside it: stop older processes before it is applied.
+    pub breaking: bool,
 }
 
 /// A step of the schema, forth and back.
@@ -57,6 +59,11 @@ pub(crate) struct Applied {
     pub(crate) checksum: Vec<u8>,
     pub(crate) needs: i32,
     pub(crate) at: Timestamp,
+}
+
+/// The first step breaks nothing, as there was nothing before it.
+fn is_breaking(version: i32, needs: i32) -> bool {
+    version > 1 && needs == version
 }
 
 /// All steps of a store, in order. Once released, none is ever changed.
@@ -134,6 +141,7 @@ impl Steps {
                 applied_at: found.map(|applied| applied.at),
                 known: true,
                 unchanged: found.is_none_or(|applied| applied.checksum == step.checksum()),
+                breaking: is_breaking(step.version, step.needs),
             }
         });
         let mut steps: Vec<MigrationStatus> = known.collect();
@@ -145,6 +153,7 @@ impl Steps {
             applied_at: Some(applied.at),
             known: false,
             unchanged: true,
+            breaking: is_breaking(applied.version, applied.needs),
         }));
         steps.sort_by_key(|step| step.version);
         steps

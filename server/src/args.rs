@@ -78,31 +78,32 @@ pub(crate) enum Command {
     /// Example: semel list --all --output json | jq -r .key
     List(ListArgs),
 
-    /// Lists held records: the lease is over, and nobody knows what happened
+    /// Lists held and lost records: the lease is over, and there is no outcome
     ///
-    /// They wait for you: `semel inspect` shows one, and says what can be done about it.
+    /// Held ones wait for you: `semel inspect` shows one, and says what can be done about it. Lost ones need nobody: the
+    /// next attempt takes over.
     ///
     /// Example: semel stale
     Stale(StaleArgs),
 
     /// Shows one record: what was asked, what happened when, and the outcome
     ///
-    /// Of a held one it says what can be done, with the commands.
+    /// Of a held one it says what can be done, with the commands; of a lost one, why nothing has to be.
     ///
     /// Example: semel inspect order-42 --body
     Inspect(InspectArgs),
 
-    /// Records the outcome of a held key: it happened
+    /// Records the outcome of a held or lost key: it happened
     ///
-    /// Every repeat gets this answer from now on. Only a held key can be resolved, and only with the fence that you saw: if
+    /// Every repeat gets this answer from now on. Only a held or lost key can be resolved, and only with the fence that you saw: if
     /// another attempt has it by now, nothing is changed.
     ///
     /// Example: semel resolve order-42 --fence 1763200000000000 --status 201 --body '{"id":7}' --reason 'seen at the bank'
     Resolve(ResolveArgs),
 
-    /// Lets a held key be claimed again: it did not happen
+    /// Lets a held or lost key be claimed again: it did not happen
     ///
-    /// The next request with this key runs. Only a held key can be reset, and only with the fence that you saw.
+    /// The next request with this key runs. Only a held or lost key can be reset, and only with the fence that you saw.
     ///
     /// Example: semel reset order-42 --fence 1763200000000000 --reason 'the bank has no such charge'
     Reset(UndoArgs),

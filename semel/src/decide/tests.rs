@@ -4,7 +4,7 @@ use super::*;
 use crate::ask::Takeover;
 use crate::intent::Intent;
 use crate::key::Key;
-use crate::terms::Terms;
+use crate::terms::{AfterCrash, Terms};
 
 const SEC: u64 = 1_000_000;
 const NOW: Timestamp = Timestamp::from_micros(1_000 * SEC);
@@ -40,7 +40,8 @@ fn record(state: State) -> Record {
         heartbeat_at: at(980),
         created_at: at(900),
         updated_at: at(980),
-        expires_at: at(2_000),
+        retention: Duration::from_secs(1_000),
+        after_crash: AfterCrash::Hold,
         note: None,
     }
 }
@@ -49,8 +50,14 @@ fn over(state: State) -> Record {
     Record { lease_until: NOW, ..record(state) }
 }
 
+/// The same with its retention over, if that has begun.
 fn expired(record: Record) -> Record {
-    Record { expires_at: NOW, ..record }
+    Record { retention: Duration::ZERO, ..record }
+}
+
+/// The same under `retry`.
+fn retried(record: Record) -> Record {
+    Record { after_crash: AfterCrash::Retry, ..record }
 }
 
 fn ask() -> Ask {
@@ -92,7 +99,7 @@ fn replaced(found: &Record, ask: &Ask) -> u32 {
         Decision::Replace(draft) => {
             assert_eq!((draft.token, &draft.intent), (ask.token, &ask.intent));
             assert_eq!(draft.state, DraftState::Running);
-            assert_eq!((draft.lease, draft.retention), (ask.terms.lease(), Some(ask.terms.retention())));
+            assert_eq!((draft.lease, draft.retention), (ask.terms.lease(), ask.terms.retention()));
             assert_eq!(draft.fresh, draft.attempt == 1);
             draft.attempt
         }
@@ -113,13 +120,35 @@ fn after_not_after_every_claim_is_late() {
 fn an_expired_record_counts_as_absent() {
     assert_eq!(replaced(&expired(record(done())), &other_intent()), 1);
     assert_eq!(replaced(&expired(record(State::Released)), &other_intent()), 1);
-    assert_eq!(replaced(&expired(over(State::Running)), &other_intent()), 1);
+    assert_eq!(replaced(&expired(retried(over(State::Running))), &other_intent()), 1);
 }
 
 #[test]
-fn a_live_lease_keeps_an_expired_record() {
-    assert!(matches!(answer(&expired(record(State::Running)), &takeover()), Claim::Running { .. }));
-    assert!(matches!(answer(&expired(record(State::Running)), &other_intent()), Claim::Mismatch(_)));
+fn a_live_lease_keeps_a_record_past_its_retention() {
+    for live in [expired(record(State::Running)), expired(retried(record(State::Running)))] {
+        assert!(matches!(answer(&live, &takeover()), Claim::Running { .. }));
+        assert!(matches!(answer(&live, &other_intent()), Claim::Mismatch(_)));
+    }
+}
+
+#[test]
+fn a_held_record_never_expires() {
+    let held = expired(over(State::Running));
+    assert_eq!((held.expires_at(), held.phase(NOW)), (None, Phase::Held));
+    assert!(matches!(answer(&held, &takeover()), Claim::Held(_)));
+    assert!(matches!(answer(&held, &other_intent()), Claim::Mismatch(_)));
+}
+
+#[test]
+fn retention_begins_with_what_settled_the_record() {
+    let retention = Duration::from_secs(1_000);
+    let end = |record: Record| record.expires_at().expect("it expires");
+    let State::Done { finished_at, .. } = done() else { panic!("it is done") };
+    assert_eq!(end(record(done())), finished_at.after(retention));
+    assert_eq!(end(record(State::Released)), record(State::Released).updated_at.after(retention));
+    let lost = retried(over(State::Running));
+    assert_eq!(lost.phase(NOW), Phase::Lost);
+    assert_eq!(end(lost), NOW.after(retention));
 }
 
 #[test]
@@ -179,7 +208,17 @@ fn running_refuses_another_intent_in_every_phase() {
 
 #[test]
 fn a_lost_attempt_is_taken_over_when_asked_to() {
-    assert_eq!(replaced(&over(State::Running), &takeover()), 3);
+    assert_eq!(replaced(&retried(over(State::Running)), &takeover()), 3);
+    let transactional = Record { after_crash: AfterCrash::Transactional, ..over(State::Running) };
+    assert_eq!(replaced(&transactional, &takeover()), 3);
+}
+
+#[test]
+fn a_held_attempt_is_taken_over_by_its_fence_only() {
+    for after_crash in [AfterCrash::Hold, AfterCrash::Retry, AfterCrash::Transactional] {
+        let asked = Ask { terms: Terms::DEFAULT.with_after_crash(after_crash), ..takeover() };
+        assert!(matches!(answer(&over(State::Running), &asked), Claim::Held(_)));
+    }
     let of = |fence| Ask { takeover: Takeover::Of(fence), ..ask() };
     assert_eq!(replaced(&over(State::Running), &of(FENCE)), 3);
     assert!(matches!(answer(&over(State::Running), &of(Fence::new(1))), Claim::Held(_)));
@@ -188,20 +227,23 @@ fn a_lost_attempt_is_taken_over_when_asked_to() {
 
 #[test]
 fn a_lost_attempt_is_held_otherwise() {
-    let Claim::Held(held) = answer(&over(State::Running), &ask()) else { panic!("not held") };
-    assert_eq!((held.fence, held.attempt, held.since), (FENCE, 2, over(State::Running).created_at));
+    for lost in [over(State::Running), retried(over(State::Running))] {
+        let Claim::Held(held) = answer(&lost, &ask()) else { panic!("not held") };
+        assert_eq!((held.fence, held.attempt, held.since), (FENCE, 2, lost.created_at));
+    }
 }
 
 fn write(token: Token, action: Action) -> Write {
     Write { key: Key::new("r", "k").unwrap(), token, action }
 }
 
-fn writes(token: Token, fence: Fence) -> [Write; 5] {
+fn writes(token: Token, fence: Fence) -> [Write; 6] {
     [
         Action::Renew { fence, lease: Duration::from_secs(1) },
         Action::Complete { fence, outcome: outcome(1) },
         Action::Release { fence },
         Action::Abandon { fence, note: "why".into() },
+        Action::Hold { fence, note: "why".into() },
         Action::Void,
     ]
     .map(|action| write(token, action))
@@ -221,20 +263,21 @@ fn another_owner_is_superseded() {
         assert_eq!(unapplied(Some(&record(State::Released)), &write), Some(Ack::Superseded));
         assert_eq!(unapplied(Some(&record(done())), &write), Some(Ack::Finished));
     }
-    let [renew, complete, release, abandon, _] = writes(OLD, Fence::new(1));
-    for write in [renew, complete, release, abandon] {
+    let [renew, complete, release, abandon, hold, _] = writes(OLD, Fence::new(1));
+    for write in [renew, complete, release, abandon, hold] {
         assert_eq!(unapplied(Some(&record(State::Running)), &write), Some(Ack::Superseded));
     }
 }
 
 #[test]
 fn the_same_write_again_is_repeated() {
-    let [renew, complete, release, abandon, void] = writes(OLD, FENCE);
+    let [renew, complete, release, abandon, hold, void] = writes(OLD, FENCE);
     assert_eq!(unapplied(Some(&record(done())), &complete), Some(Ack::Repeated));
     assert_eq!(unapplied(Some(&record(State::Released)), &release), Some(Ack::Repeated));
     assert_eq!(unapplied(Some(&record(State::Released)), &void), Some(Ack::Repeated));
     assert_eq!(unapplied(Some(&record(State::Released)), &complete), Some(Ack::Superseded));
     assert_eq!(unapplied(Some(&record(State::Released)), &abandon), Some(Ack::Superseded));
+    assert_eq!(unapplied(Some(&record(State::Released)), &hold), Some(Ack::Superseded));
     assert_eq!(unapplied(Some(&record(State::Released)), &renew), Some(Ack::Superseded));
 }
 
@@ -242,17 +285,17 @@ fn the_same_write_again_is_repeated() {
 fn another_outcome_is_finished_not_repeated() {
     let other = write(OLD, Action::Complete { fence: FENCE, outcome: outcome(2) });
     assert_eq!(unapplied(Some(&record(done())), &other), Some(Ack::Finished));
-    let [renew, _, release, abandon, void] = writes(OLD, FENCE);
-    for write in [renew, release, abandon, void] {
+    let [renew, _, release, abandon, hold, void] = writes(OLD, FENCE);
+    for write in [renew, release, abandon, hold, void] {
         assert_eq!(unapplied(Some(&record(done())), &write), Some(Ack::Finished));
     }
 }
 
 #[test]
 fn a_locked_record_is_asked_again_but_a_renewal_need_not_be() {
-    let [renew, complete, release, abandon, void] = writes(OLD, FENCE);
+    let [renew, complete, release, abandon, hold, void] = writes(OLD, FENCE);
     assert_eq!(unapplied(Some(&record(State::Running)), &renew), Some(Ack::Repeated));
-    for write in [complete, release, abandon, void] {
+    for write in [complete, release, abandon, hold, void] {
         assert_eq!(unapplied(Some(&record(State::Running)), &write), None);
     }
 }
@@ -270,9 +313,9 @@ fn an_operator_settles_a_held_key_under_a_new_token() {
     let found = over(State::Running);
     let [resolved, reset, forgotten] =
         every_change().map(|what| settled(Some(&found), &what).expect("a held key can be settled"));
-    assert_eq!((&resolved.state, resolved.retention), (&DraftState::Done(outcome(3)), None));
-    assert_eq!((&reset.state, reset.retention), (&DraftState::Released, None));
-    assert_eq!((&forgotten.state, forgotten.retention), (&DraftState::Released, Some(Duration::ZERO)));
+    assert_eq!((&resolved.state, resolved.retention), (&DraftState::Done(outcome(3)), found.retention));
+    assert_eq!((&reset.state, reset.retention), (&DraftState::Released, found.retention));
+    assert_eq!((&forgotten.state, forgotten.retention), (&DraftState::Released, Duration::ZERO));
     assert_eq!(resolved.note.as_deref(), Some("resolved: because"));
     assert_eq!(reset.note.as_deref(), Some("reset: because"));
     assert_eq!(forgotten.note.as_deref(), Some("forgotten: because"));
@@ -306,6 +349,7 @@ fn an_operator_with_another_fence_changes_nothing() {
     for what in every_change() {
         assert!(matches!(settled(Some(&moved), &what), Err(Change::Moved(found)) if *found == moved));
         assert_eq!(settled(None, &what), Err(Change::Missing));
-        assert_eq!(settled(Some(&expired(over(State::Running))), &what), Err(Change::Missing));
+        assert_eq!(settled(Some(&expired(retried(over(State::Running)))), &what), Err(Change::Missing));
+        assert!(settled(Some(&expired(over(State::Running))), &what).is_ok(), "a held key does not expire");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::ask::Takeover;
 use crate::intent::Intent;
+use crate::memory::MemoryStore;
 use crate::record::{Owner, State};
 use crate::slot;
 use crate::terms::Terms;
@@ -109,7 +110,7 @@ async fn a_record_that_was_not_seen_is_looked_for_again() {
 
 #[tokio::test]
 async fn a_record_that_is_never_seen_is_an_error_and_nothing_was_applied() {
-    let store = script(vec![Opened::Unseen; TRIES as usize], vec![]);
+    let store = script(vec![Opened::Unseen; TRIES as usize + 1], vec![]);
     let error = store.claim(&ask()).await.unwrap_err();
     assert!(error.is_transient() && !error.is_unknown());
 }
@@ -133,9 +134,19 @@ async fn a_record_that_changed_is_looked_at_again() {
 
 #[tokio::test]
 async fn a_record_that_changes_every_time_is_in_use() {
-    let opens = vec![found(State::Released); TRIES as usize];
+    let opens = vec![found(State::Released); TRIES as usize + 1];
     let store = script(opens, vec![Replaced::Changed; TRIES as usize]);
     assert!(matches!(store.claim(&ask()).await, Ok(Claim::Running { .. })));
+}
+
+#[tokio::test]
+async fn a_last_replace_whose_answer_was_lost_is_granted() {
+    let ask = ask();
+    let mut opens = vec![found(State::Released); TRIES as usize];
+    opens.push(Opened::Found(Box::new(Record { token: ask.token, attempt: 2, ..record(State::Running) })));
+    let store = script(opens, vec![Replaced::Changed; TRIES as usize]);
+    let claim = store.claim(&ask).await.unwrap();
+    assert!(matches!(&claim, Claim::Granted(lease) if lease.attempt() == 2), "{claim:?}");
 }
 
 #[tokio::test]
@@ -187,6 +198,72 @@ async fn an_operators_change_is_made_only_if_it_was_applied() {
         ..Script::default()
     };
     assert!(store.reset(&lost.key, fence, "why").await.is_err());
+}
+
+/// A store that sends every replace again, as if the answer to the first had been lost.
+struct Twice(MemoryStore);
+
+#[async_trait]
+impl Backend for Twice {
+    fn name(&self) -> &'static str {
+        "twice"
+    }
+
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        self.0.clock().await
+    }
+
+    fn known_clock(&self) -> Option<Timestamp> {
+        self.0.known_clock()
+    }
+
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
+        self.0.open(asks).await
+    }
+
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
+        let _lost = self.0.replace(items).await;
+        self.0.replace(items).await
+    }
+
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
+        self.0.write(items).await
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
+        self.0.read(keys).await
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        self.0.scan(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        Backend::stats(&self.0).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        Backend::prune(&self.0, prune).await
+    }
+}
+
+#[tokio::test]
+async fn an_operators_change_that_was_sent_twice_is_made() {
+    for change in ["resolve", "reset", "forget"] {
+        let store = Twice(MemoryStore::new());
+        let not_after = store.now().await.unwrap().after(Duration::from_secs(1));
+        let Ok(Claim::Granted(lease)) = store.claim(&Ask { not_after, ..ask() }).await else {
+            panic!("a new key is granted")
+        };
+        store.abandon(&lease, "why").await.unwrap().applied().unwrap();
+        let (key, fence) = (lease.key(), lease.fence());
+        let changed = match change {
+            "resolve" => store.resolve(key, fence, &Outcome::json(&1).unwrap(), "seen").await,
+            "reset" => store.reset(key, fence, "seen").await,
+            _ => store.forget(key, fence, "seen").await,
+        };
+        assert_eq!(changed.unwrap(), Change::Applied, "{change}");
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl From<&RunError> for Refusal {
         match error {
             RunError::Pending { .. } => Self::Pending,
             RunError::Held(_) => Self::Held,
-            RunError::Mismatch => Self::Mismatch,
+            RunError::Mismatch(_) => Self::Mismatch,
             RunError::Superseded => Self::Superseded,
             RunError::Unavailable(_) => Self::Unavailable,
             RunError::OutcomePending(_) => Self::OutcomePending,

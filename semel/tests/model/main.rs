@@ -22,8 +22,10 @@ use protocol::{Config, HOLD, Reconcile};
 const RETRY: Config = Config { takeover: true, ..HOLD };
 const RETRY_FENCED: Config = Config { fenced: true, ..RETRY };
 const TRANSACTIONAL: Config = Config { transactional: true, ..RETRY };
+/// The first request is under `hold`, and the others would take over.
+const MIXED: Config = Config { mixed: true, ..RETRY };
 const THREE_RETRY_PURGE: Config =
-    Config { requests: 3, sends: 1, purges: 1, crashes: 0, expiries: 1, clean_failures: false, ..RETRY };
+    Config { requests: 3, sends: 1, retentions: 1, crashes: 0, expiries: 1, clean_failures: false, ..RETRY };
 
 /// Searches all states and wants no violation. The count is known: fewer states would mean fewer steps.
 fn holds(config: Config, states: usize) {
@@ -93,8 +95,18 @@ fn hold_holds_with_reconcile_of_dead_owners() {
 }
 
 #[test]
+fn hold_holds_for_a_claim_that_would_take_over() {
+    holds(MIXED, 1);
+}
+
+#[test]
+fn hold_holds_for_claims_that_would_take_over_over_a_retention() {
+    holds(Config { requests: 3, sends: 1, retentions: 1, expiries: 1, clean_failures: false, ..MIXED }, 1);
+}
+
+#[test]
 fn hold_holds_over_a_purge() {
-    holds_in_the_long_run(Config { purges: 1, crashes: 0, ..HOLD }, 7_502_571);
+    holds_in_the_long_run(Config { retentions: 1, crashes: 0, ..HOLD }, 7_502_571);
 }
 
 #[test]
@@ -189,7 +201,7 @@ fn a_start_on_an_unknown_claim_is_found_out() {
 
 #[test]
 fn a_purge_of_running_records_is_found_out() {
-    mutant(Mutant::PurgeRunning, Config { purges: 1, ..HOLD }, "handler ran twice under hold");
+    mutant(Mutant::PurgeRunning, Config { retentions: 1, ..HOLD }, "handler ran twice under hold");
 }
 
 #[test]
@@ -210,4 +222,19 @@ fn a_replace_that_expects_the_version_only_is_found_out() {
 #[test]
 fn a_replace_without_not_after_is_found_out() {
     mutant(Mutant::ReplaceWithoutNotAfter, HOLD, "key held although nobody crashed");
+}
+
+#[test]
+fn a_held_key_that_expires_is_found_out() {
+    mutant(Mutant::HeldExpires, Config { retentions: 1, ..HOLD }, "handler ran twice under hold");
+}
+
+#[test]
+fn an_expiry_that_counts_from_the_claim_is_found_out() {
+    mutant(Mutant::ExpiryFromClaim, Config { retentions: 1, ..HOLD }, "handler ran twice under hold");
+}
+
+#[test]
+fn a_takeover_by_the_policy_of_the_asker_is_found_out() {
+    mutant(Mutant::TakeoverByAsker, MIXED, "handler ran twice under hold");
 }

@@ -33,6 +33,12 @@ pub(crate) enum Mutant {
     ReplaceExpectsVersionOnly,
     /// A replace carries no `not_after`.
     ReplaceWithoutNotAfter,
+    /// A held record expires with its retention, as a lost one does.
+    HeldExpires,
+    /// Retention counts from the claim, not from the outcome.
+    ExpiryFromClaim,
+    /// A claim takes over by its own policy, whatever that of the record is.
+    TakeoverByAsker,
 }
 
 impl Mutant {

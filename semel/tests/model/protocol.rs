@@ -16,9 +16,12 @@ pub(crate) struct Config {
     pub(crate) crashes: u8,
     /// How often the store loses its last acknowledged write.
     pub(crate) failovers: u8,
-    pub(crate) purges: u8,
+    /// How often a retention passes.
+    pub(crate) retentions: u8,
     /// `retry` and `transactional` take over.
     pub(crate) takeover: bool,
+    /// The first request is under `hold` all the same.
+    pub(crate) mixed: bool,
     pub(crate) transactional: bool,
     /// The effect refuses a fence lower than one it has seen.
     pub(crate) fenced: bool,
@@ -44,8 +47,9 @@ pub(crate) const HOLD: Config = Config {
     expiries: 2,
     crashes: 1,
     failovers: 0,
-    purges: 0,
+    retentions: 0,
     takeover: false,
+    mixed: false,
     transactional: false,
     fenced: false,
     reconcile: Reconcile::Never,
@@ -72,6 +76,7 @@ pub(crate) enum Action {
     /// This answer arrives.
     Receive(usize),
     LeasePasses,
+    RetentionPasses,
     Reconcile,
     Purge,
     /// The store comes back without its last acknowledged write.
@@ -79,8 +84,13 @@ pub(crate) enum Action {
 }
 
 impl Config {
-    fn mutated(&self, mutant: Mutant) -> bool {
+    pub(crate) fn mutated(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
+    }
+
+    /// Whether a request is made under `hold`.
+    pub(crate) fn is_under_hold(&self, request: usize) -> bool {
+        !self.takeover || self.mixed && request == 0
     }
 
     fn token(&self, request: usize) -> u8 {
@@ -162,8 +172,12 @@ impl Config {
         if running && row.lease_over && may_reconcile {
             actions.push(Action::Reconcile);
         }
-        let prunable = !running && store::prunable(row);
-        if state.generation < self.purges && (prunable || self.mutated(Mutant::PurgeRunning)) {
+        let counts = !row.aged && (!running || row.lease_over)
+            || self.mutated(Mutant::ExpiryFromClaim) && !row.aged_since_claim;
+        if counts && state.retentions < self.retentions {
+            actions.push(Action::RetentionPasses);
+        }
+        if store::is_expired(self, state, row) || self.mutated(Mutant::PurgeRunning) && running {
             actions.push(Action::Purge);
         }
     }
@@ -236,6 +250,8 @@ impl Config {
 
     fn run(&self, state: &mut State, i: usize) {
         state.runs += 1;
+        state.broken.ran_after_hold |= state.ran_under_hold;
+        state.ran_under_hold |= self.is_under_hold(i);
         let fence = state.requests[i].fence;
         if self.fenced && fence < state.effect_fence {
             state.requests[i].at = At::Refused;
@@ -289,12 +305,18 @@ impl Config {
         store::reconcile(state, happened);
     }
 
-    fn purge(&self, state: &mut State) {
-        let was_running = state.row.is_some_and(|row| row.stage == Stage::Running);
-        state.row = None;
-        state.generation += 1;
-        if !was_running {
+    /// A retention passes. What is promised of a key is promised until then; but nothing has begun to count for an attempt
+    /// that may still do something, and for one under `hold` that has no outcome it never does.
+    fn retention_passes(&self, state: &mut State) {
+        state.retentions += 1;
+        let Some(row) = &mut state.row else { return };
+        let running = row.stage == Stage::Running;
+        row.aged |= !running || row.lease_over;
+        row.aged_since_claim = self.mutated(Mutant::ExpiryFromClaim);
+        if row.aged && !(running && row.hold) {
+            state.generation += 1;
             (state.runs, state.outcomes, state.commits) = (0, 0, 0);
+            state.ran_under_hold = false;
         }
     }
 
@@ -304,7 +326,7 @@ impl Config {
         let running = state.row.is_some_and(|row| row.stage == Stage::Running);
         let single_steps = [
             (state.outcomes > 1, "two outcomes recorded"),
-            (!self.takeover && state.runs > 1, "handler ran twice under hold"),
+            (broken.ran_after_hold, "handler ran twice under hold"),
             (self.transactional && state.commits > 1, "two effects committed"),
             (broken.fence_not_rising, "fence not rising"),
             (broken.foreign_write, "write by one that is not the owner"),
@@ -430,7 +452,8 @@ impl Model for Config {
                 state.expiries += 1;
             }
             Action::Reconcile => self.reconcile(&mut state),
-            Action::Purge => self.purge(&mut state),
+            Action::RetentionPasses => self.retention_passes(&mut state),
+            Action::Purge => state.row = None,
             Action::Failover => {
                 if let Some((row, commits)) = state.before_last_write.take() {
                     (state.row, state.commits) = (row, commits);

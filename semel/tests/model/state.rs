@@ -18,8 +18,12 @@ pub(crate) struct State {
     pub(crate) runs: u8,
     pub(crate) commits: u8,
     pub(crate) outcomes: u8,
-    /// How often the key was purged.
+    /// How often the retention of the key was over, so that what was promised of it is over, too.
     pub(crate) generation: u8,
+    /// How often a retention has passed, whether anything was over by that or not.
+    pub(crate) retentions: u8,
+    /// Whether an attempt under `hold` has run in this life of the key.
+    pub(crate) ran_under_hold: bool,
     pub(crate) expiries: u8,
     pub(crate) crashes: u8,
     pub(crate) failovers: u8,
@@ -41,6 +45,7 @@ pub(crate) struct Broken {
     pub(crate) foreign_write: bool,
     pub(crate) fence_told_twice: bool,
     pub(crate) live_or_done_replaced: bool,
+    pub(crate) ran_after_hold: bool,
     pub(crate) retired_token_granted: bool,
 }
 
@@ -51,6 +56,12 @@ pub(crate) struct Row {
     pub(crate) fence: u8,
     pub(crate) stage: Stage,
     pub(crate) lease_over: bool,
+    /// Whether its attempt runs, or ran, under `hold`.
+    pub(crate) hold: bool,
+    /// Whether a retention has passed since the record was settled, or since its lease was over.
+    pub(crate) aged: bool,
+    /// Whether a retention has passed since the claim; only kept for the mutant that counts from there.
+    pub(crate) aged_since_claim: bool,
     /// Who made the outcome, counted from 1.
     pub(crate) outcome: u8,
     pub(crate) version: u8,
@@ -174,6 +185,8 @@ impl State {
             commits: 0,
             outcomes: 0,
             generation: 0,
+            retentions: 0,
+            ran_under_hold: false,
             expiries: 0,
             crashes: 0,
             failovers: 0,

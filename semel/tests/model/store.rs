@@ -8,8 +8,8 @@ use semel::change::{Action, Draft, DraftState, Replace, Write};
 use semel::decide::{self, Settle};
 use semel::verbs::{self, Claiming, Step};
 use semel::{
-    Ask, Claim, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover, Terms, Timestamp,
-    Token, slot,
+    AfterCrash, Ask, Claim, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover,
+    Terms, Timestamp, Token, slot,
 };
 
 use super::mutants::Mutant;
@@ -19,7 +19,15 @@ use super::state::{Message, Op, Reply, Row, Stage, State};
 /// The token of an operator.
 pub(crate) const OPERATOR: u8 = 99;
 
-pub(crate) const LONG_AGO: Timestamp = Timestamp::from_micros(0);
+/// The moment from which fences are counted: that of number 1 is assigned a moment later.
+const BEGINNING: u64 = 1_000;
+/// Longer than everything that happens from the beginning on.
+const RETENTION: Duration = Duration::from_micros(500);
+
+/// Before the beginning, by more than a retention.
+pub(crate) const LONG_AGO: Timestamp = Timestamp::from_micros(1);
+/// Before everything that happens, by less than a retention.
+const LATELY: Timestamp = Timestamp::from_micros(BEGINNING);
 pub(crate) const FAR_AHEAD: Timestamp = Timestamp::from_micros(1 << 60);
 
 pub(crate) static KEY: LazyLock<Key> = LazyLock::new(|| Key::new("model", "key").expect("a valid key"));
@@ -29,7 +37,20 @@ pub(crate) static OWNER: LazyLock<Owner> = LazyLock::new(|| Owner::new("model"))
 
 /// Each fence is a moment later than the one before, as if the clock had moved on.
 fn now(state: &State) -> Timestamp {
-    Timestamp::from_micros(u64::from(state.last_fence) + 1)
+    moment(state.last_fence + 1)
+}
+
+/// The moment at which this fence is assigned.
+pub(crate) fn moment(fence: u8) -> Timestamp {
+    Timestamp::from_micros(BEGINNING + u64::from(fence))
+}
+
+pub(crate) fn fence(number: u8) -> Fence {
+    Fence::new(moment(number).as_micros())
+}
+
+pub(crate) fn fence_number(fence: Fence) -> u8 {
+    u8::try_from(fence.get() - BEGINNING).expect("the model's numbers are small")
 }
 
 pub(crate) fn token(number: u8) -> Token {
@@ -42,52 +63,77 @@ pub(crate) fn outcome(number: u8) -> Outcome {
 }
 
 pub(crate) fn record(row: Row) -> Record {
+    let settled_at = if row.aged { LONG_AGO } else { LATELY };
     Record {
         key: KEY.clone(),
         intent: INTENT.clone(),
         state: match row.stage {
             Stage::Running => RecordState::Running,
-            Stage::Done => RecordState::Done { outcome: outcome(row.outcome), finished_at: LONG_AGO },
+            Stage::Done => RecordState::Done { outcome: outcome(row.outcome), finished_at: settled_at },
             Stage::Released => RecordState::Released,
         },
         version: row.version.into(),
         token: token(row.token),
-        fence: Fence::new(row.fence.into()),
+        fence: fence(row.fence),
         attempt: 1,
         owner: OWNER.clone(),
-        lease_until: if row.lease_over { LONG_AGO } else { FAR_AHEAD },
+        lease_until: if row.lease_over { settled_at } else { FAR_AHEAD },
         heartbeat_at: LONG_AGO,
         created_at: LONG_AGO,
-        updated_at: LONG_AGO,
-        expires_at: FAR_AHEAD,
+        updated_at: settled_at,
+        retention: RETENTION,
+        after_crash: if row.hold { AfterCrash::Hold } else { AfterCrash::Retry },
         note: None,
     }
+}
+
+/// The record as the store of this configuration sees it: a mutant takes it for something else.
+fn seen(config: &Config, row: Row, asked_by: Option<usize>) -> Box<Record> {
+    let mut record = record(row);
+    if config.mutated(Mutant::ExpiryFromClaim)
+        && let RecordState::Done { finished_at, .. } = &mut record.state
+    {
+        *finished_at = if row.aged_since_claim { LONG_AGO } else { LATELY };
+    }
+    let by_asker = asked_by.is_some_and(|request| !config.is_under_hold(request));
+    if config.mutated(Mutant::HeldExpires) || config.mutated(Mutant::TakeoverByAsker) && by_asker {
+        record.after_crash = AfterCrash::Retry;
+    }
+    Box::new(record)
 }
 
 pub(crate) fn row(record: &Record, now: Timestamp) -> Row {
     let small = |number: u64| u8::try_from(number).expect("the model's numbers are small");
     Row {
         token: record.token.as_bytes()[0],
-        fence: small(record.fence.get()),
+        fence: fence_number(record.fence),
         stage: match record.state {
             RecordState::Running => Stage::Running,
             RecordState::Done { .. } => Stage::Done,
             RecordState::Released => Stage::Released,
         },
         lease_over: record.state != RecordState::Released && record.lease_until <= now,
+        hold: record.after_crash == AfterCrash::Hold,
+        aged: match record.state {
+            RecordState::Running => record.lease_until == LONG_AGO,
+            RecordState::Done { finished_at, .. } => finished_at == LONG_AGO,
+            RecordState::Released => record.updated_at == LONG_AGO,
+        },
+        aged_since_claim: false,
         outcome: record.outcome().map_or(0, |outcome| small(u64::from(outcome.status()) - 200)),
         version: small(record.version),
     }
 }
 
 fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
+    let hold = config.is_under_hold(message.from);
     Ask {
         key: KEY.clone(),
         intent: INTENT.clone(),
         token: token(message.token),
         owner: OWNER.clone(),
-        terms: Terms::DEFAULT,
-        takeover: if config.takeover { Takeover::WhenOver } else { Takeover::Never },
+        terms: Terms::DEFAULT.with_after_crash(if hold { AfterCrash::Hold } else { AfterCrash::Retry }),
+        takeover: if hold { Takeover::Never } else { Takeover::WhenOver },
         not_after,
     }
 }
@@ -96,13 +142,21 @@ fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
 pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Reply {
     let (before, commits) = (state.row, state.commits);
     let now = now(state);
-    let mut slot = state.row.map(record).map(Box::new);
+    let mut slot = state.row.map(|row| seen(config, row, Some(message.from)));
+    let shown = slot.as_ref().map(|record| record.version);
     let reply = match message.op {
         Op::Claim => open(config, &mut slot, &message, now),
         Op::Replace { .. } => replace(config, &mut slot, &message, now),
         Op::Complete | Op::Release | Op::Void => write(config, &mut slot, &message, now),
     };
-    state.row = slot.as_ref().map(|record| row(record, now));
+    // What was only looked at stays as it was.
+    if slot.as_ref().map(|record| record.version) != shown {
+        let same_claim = |after: &Row| before.filter(|before| before.token == after.token);
+        state.row = slot.as_ref().map(|record| row(record, now)).map(|after| Row {
+            aged_since_claim: same_claim(&after).is_some_and(|before| before.aged_since_claim),
+            ..after
+        });
+    }
     if state.row != before {
         note(config, state, &message, before);
         if config.failovers > 0 {
@@ -115,7 +169,7 @@ pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Rep
 /// Shows that the store refuses a claim and a replace after their `not_after`.
 pub(crate) fn refuses_after_not_after(config: &Config, state: &State, message: &Message) -> bool {
     let now = now(state);
-    let mut slot = state.row.map(record).map(Box::new);
+    let mut slot = state.row.map(|row| seen(config, row, Some(message.from)));
     let before = slot.clone();
     let refused = match message.op {
         Op::Claim => {
@@ -142,8 +196,8 @@ fn open(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now:
         && let semel::backend::Opened::Created { fence, .. } = &mut opened
         && let Some(record) = slot
     {
-        *fence = Fence::new(1);
-        record.fence = Fence::new(1);
+        *fence = self::fence(1);
+        record.fence = self::fence(1);
     }
     match Claiming::new(&ask, 1).opened(opened, now) {
         Step::Replace(replace) => Reply::Seen {
@@ -157,7 +211,7 @@ fn open(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now:
 
 fn claim_reply(claim: &Claim) -> Reply {
     match claim {
-        Claim::Granted(lease) => Reply::Granted(lease.fence().get() as u8),
+        Claim::Granted(lease) => Reply::Granted(fence_number(lease.fence())),
         Claim::Done(done) => Reply::Done((done.outcome.status() - 200) as u8),
         Claim::Running { .. } => Reply::Running,
         Claim::Held(_) | Claim::Late => Reply::HeldOrLate,
@@ -172,6 +226,9 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
         fence: 0,
         stage: Stage::Released,
         lease_over: false,
+        hold: true,
+        aged: false,
+        aged_since_claim: false,
         outcome: 0,
         version: 0,
     };
@@ -192,7 +249,8 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
                 attempt: 2,
                 owner: OWNER.clone(),
                 lease: Terms::DEFAULT.lease(),
-                retention: Some(Terms::DEFAULT.retention()),
+                retention: RETENTION,
+                after_crash: ask.terms.after_crash(),
                 fresh: false,
                 note: None,
             },
@@ -213,13 +271,13 @@ fn replace(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, n
         }
     }
     match slot::replace(slot, &item, now) {
-        Replaced::Applied { fence, .. } => Reply::Granted(fence.get() as u8),
+        Replaced::Applied { fence, .. } => Reply::Granted(fence_number(fence)),
         Replaced::Changed | Replaced::Locked | Replaced::Late => Reply::Changed,
     }
 }
 
 fn write(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now: Timestamp) -> Reply {
-    let fence = Fence::new(message.fence.into());
+    let fence = fence(message.fence);
     let action = match message.op {
         Op::Complete => Action::Complete { fence, outcome: outcome(message.from as u8 + 1) },
         Op::Release => Action::Release { fence },
@@ -274,7 +332,8 @@ fn note(config: &Config, state: &mut State, message: &Message, before: Option<Ro
         }
         Some(found) if matches!(message.op, Op::Replace { .. }) => {
             let live = found.stage == Stage::Running && !found.lease_over;
-            state.broken.live_or_done_replaced |= live || found.stage == Stage::Done;
+            let done = found.stage == Stage::Done && !found.aged;
+            state.broken.live_or_done_replaced |= live || done;
         }
         _ => {}
     }
@@ -320,8 +379,7 @@ pub(crate) fn reconcile(state: &mut State, happened: Option<u8>) {
     state.outcomes += u8::from(happened.is_some());
 }
 
-/// Whether a record in this stage would be pruned once its retention is over.
-pub(crate) fn prunable(row: Row) -> bool {
-    let expired = Record { expires_at: LONG_AGO, ..record(row) };
-    expired.is_expired(LONG_AGO.after(Duration::from_micros(1)))
+/// Whether the store would prune this record.
+pub(crate) fn is_expired(config: &Config, state: &State, row: Row) -> bool {
+    seen(config, row, None).is_expired(now(state))
 }

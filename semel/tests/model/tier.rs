@@ -11,11 +11,13 @@ use semel::backend::{Replaced, Written};
 use semel::change::{Action as OwnerAction, Replace, Write};
 use semel::decide::{self, Settle};
 use semel::verbs::{Claiming, Step};
-use semel::{Ask, Claim, Done, Fence, Rank, Remembered, Takeover, Terms, Timestamp, slot};
+use semel::{AfterCrash, Ask, Claim, Done, Rank, Remembered, Takeover, Terms, Timestamp, slot};
 use stateright::{Model, Property};
 
 use super::state::{Row, Stage};
-use super::store::{FAR_AHEAD, INTENT, KEY, OPERATOR, OWNER, outcome, record, row, token};
+use super::store::{
+    self, FAR_AHEAD, INTENT, KEY, OPERATOR, OWNER, fence, fence_number, outcome, record, row, token,
+};
 
 const REQUESTS: usize = 4;
 const LIVES: usize = 3;
@@ -79,7 +81,7 @@ enum What {
 
 impl Memory {
     fn rank(self) -> Rank {
-        Rank { fence: Fence::new(self.fence.into()), forgotten: self.what == What::Forgotten }
+        Rank { fence: fence(self.fence), forgotten: self.what == What::Forgotten }
     }
 }
 
@@ -169,12 +171,13 @@ impl Tier {
     }
 
     fn ask(&self, i: usize) -> Ask {
+        let policy = if self.takeover { AfterCrash::Retry } else { AfterCrash::Hold };
         Ask {
             key: KEY.clone(),
             intent: INTENT.clone(),
             token: token(i as u8 + 1),
             owner: OWNER.clone(),
-            terms: Terms::DEFAULT,
+            terms: Terms::DEFAULT.with_after_crash(policy),
             takeover: if self.takeover { Takeover::WhenOver } else { Takeover::Never },
             not_after: FAR_AHEAD,
         }
@@ -209,7 +212,8 @@ impl Tier {
             Some(memory @ Memory { what: What::Done(by), .. }) => {
                 let done = Done { outcome: outcome(by), fence: memory.rank().fence, expires_at: FAR_AHEAD };
                 let remembered = Remembered { intent: INTENT.clone(), done };
-                let Claim::Done(told) = decide::remembered(&remembered, &self.ask(i)) else { unreachable!() };
+                let claim = decide::remembered(&remembered, &self.ask(i));
+                let Some(Claim::Done(told)) = claim else { unreachable!() };
                 state.tell((told.outcome.status() - 200) as u8, memory.life, since);
                 At::Over
             }
@@ -234,7 +238,7 @@ impl Tier {
     fn decided(&self, state: &mut State, i: usize) -> At {
         match self.claim(state, i) {
             Claim::Granted(lease) => {
-                let fence = lease.fence().get() as u8;
+                let fence = fence_number(lease.fence());
                 if self.is(Mutant::HotRunningBelieved) {
                     state.plant(Memory { fence, what: What::Running, life: state.life });
                 }
@@ -254,7 +258,7 @@ impl Tier {
         let now = state.now();
         let mut slot = state.durable.map(record).map(Box::new);
         let by = i as u8 + 1;
-        let action = OwnerAction::Complete { fence: Fence::new(fence.into()), outcome: outcome(by) };
+        let action = OwnerAction::Complete { fence: store::fence(fence), outcome: outcome(by) };
         let item = Write { key: KEY.clone(), token: token(by), action };
         let written = slot::write(&mut slot, &item, now);
         if self.is(Mutant::HotGrants) && slot.is_none() {
@@ -264,6 +268,9 @@ impl Tier {
                 fence,
                 stage: Stage::Done,
                 lease_over: false,
+                hold: true,
+                aged: false,
+                aged_since_claim: false,
                 outcome: by,
                 version: 1,
             }));
@@ -375,7 +382,7 @@ impl Tier {
 
 impl State {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(u64::from(self.last_fence) + 1)
+        store::moment(self.last_fence + 1)
     }
 
     fn keep(&mut self, durable: Option<Row>) {

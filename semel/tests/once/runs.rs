@@ -32,9 +32,9 @@ async fn another_intent_is_refused_while_running_and_after() {
         async move { once.run(&key(), &intent(), work).await }
     });
     sleep(Duration::from_secs(1)).await;
-    assert!(matches!(once.run(&key(), &other, counter.quick()).await, Err(RunError::Mismatch)));
+    assert!(matches!(once.run(&key(), &other, counter.quick()).await, Err(RunError::Mismatch(_))));
     assert_eq!(running.await.unwrap().unwrap().value, 1);
-    assert!(matches!(once.run(&key(), &other, counter.quick()).await, Err(RunError::Mismatch)));
+    assert!(matches!(once.run(&key(), &other, counter.quick()).await, Err(RunError::Mismatch(_))));
     assert_eq!(counter.count(), 1);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Ask, Lease, Prune, RedisStore, Store, Terms, Timestamp};
+use semel::{AfterCrash, Ask, Change, Inspect, Lease, Prune, RedisStore, Store, Terms, Timestamp};
 
 use crate::place::{Place, ask, done, granted};
 use crate::server::{Server, say};
@@ -11,9 +11,10 @@ use crate::until::until;
 /// For how long Redis keeps what is over.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// A claim whose retention is over as soon as its lease is.
+/// A claim that expires soon after its lease is over.
 async fn short_lived(store: &RedisStore, name: &str) -> Lease {
     let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
+    let terms = terms.with_after_crash(AfterCrash::Retry);
     granted(store, &Ask { terms, ..ask(store, name).await }).await
 }
 
@@ -48,40 +49,46 @@ async fn fences_rise_over_expiry_and_prune_and_a_flush() {
 }
 
 #[tokio::test]
-async fn redis_removes_a_record_when_retention_and_lease_have_been_over_for_a_while() {
+async fn redis_removes_a_record_a_while_after_it_has_expired() {
     let place = Place::shared();
     let (store, mut client) = (place.store().await, place.connection().await);
-    let mut removed_at = async |name: &str| {
-        let micros: i64 = say(&mut client, &format!("PEXPIRETIME {}", place.name(name))).await;
-        Timestamp::from_micros(u64::try_from(micros).expect("it is removed") * 1_000)
-    };
-    let is_just_after = |removed: Timestamp, over: Timestamp| {
+    let mut is_removed_in_time = async |lease: &Lease| {
+        let name = place.name(lease.key().value());
+        let millis: i64 = say(&mut client, &format!("PEXPIRETIME {name}")).await;
+        let removed = Timestamp::from_micros(u64::try_from(millis).expect("it is removed") * 1_000);
+        let over = store.find(lease.key()).await.unwrap().unwrap().expires_at().expect("it expires");
         removed >= over.after(GRACE) && removed < over.after(GRACE + Duration::from_millis(2))
     };
-
     let terms = Terms::new(Duration::from_secs(5), Duration::from_secs(100)).unwrap();
+    let terms = terms.with_after_crash(AfterCrash::Retry);
+
     let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
-    let expires_at = store.find(lease.key()).await.unwrap().unwrap().expires_at;
-    assert!(is_just_after(removed_at("key").await, expires_at));
-
-    // A lease that outlives the retention keeps the record.
-    store.renew(&lease, Duration::from_secs(500)).await.unwrap().applied().unwrap();
-    let record = store.find(lease.key()).await.unwrap().unwrap();
-    assert!(record.lease_until > expires_at && record.expires_at == expires_at);
-    assert!(is_just_after(removed_at("key").await, record.lease_until));
-    store.renew(&lease, Duration::from_secs(5)).await.unwrap().applied().unwrap();
-    assert!(is_just_after(removed_at("key").await, expires_at));
-
-    // Each further write keeps it, too: nothing may outlive what it was claimed for.
+    assert!(is_removed_in_time(&lease).await);
+    for length in [500, 5] {
+        store.renew(&lease, Duration::from_secs(length)).await.unwrap().applied().unwrap();
+        assert!(is_removed_in_time(&lease).await);
+    }
     store.complete(&lease, &crate::place::outcome("key")).await.unwrap().applied().unwrap();
-    assert!(is_just_after(removed_at("key").await, expires_at));
+    assert!(is_removed_in_time(&lease).await);
     let released = granted(&store, &ask(&store, "released").await).await;
     store.release(&released).await.unwrap().applied().unwrap();
-    let expires_at = store.find(released.key()).await.unwrap().unwrap().expires_at;
-    assert!(is_just_after(removed_at("released").await, expires_at));
-    let again = granted(&store, &ask(&store, "released").await).await;
-    let expires_at = store.find(again.key()).await.unwrap().unwrap().expires_at;
-    assert!(is_just_after(removed_at("released").await, expires_at));
+    assert!(is_removed_in_time(&released).await);
+}
+
+#[tokio::test]
+async fn redis_keeps_what_runs_under_hold_until_it_is_settled() {
+    let place = Place::shared();
+    let (store, mut client) = (place.store().await, place.connection().await);
+    let mut is_kept = async || say::<i64>(&mut client, &format!("PTTL {}", place.name("key"))).await == -1;
+    let lease = granted(&store, &ask(&store, "key").await).await;
+    assert!(is_kept().await);
+    store.renew(&lease, Duration::from_secs(5)).await.unwrap().applied().unwrap();
+    assert!(is_kept().await);
+    store.abandon(&lease, "lost").await.unwrap().applied().unwrap();
+    assert!(is_kept().await);
+    let outcome = crate::place::outcome("key");
+    assert_eq!(store.resolve(lease.key(), lease.fence(), &outcome, "seen").await.unwrap(), Change::Applied);
+    assert!(!is_kept().await);
 }
 
 #[tokio::test]
@@ -91,7 +98,7 @@ async fn the_longest_terms_are_kept_to_the_microsecond() {
     let terms = Terms::new(Terms::MAX_LEASE, Terms::MAX_RETENTION).unwrap();
     let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
     let record = store.find(lease.key()).await.unwrap().unwrap();
-    assert_eq!(record.expires_at.since(record.created_at), Terms::MAX_RETENTION);
+    assert_eq!(record.retention, Terms::MAX_RETENTION);
     assert_eq!(record.lease_until.since(record.created_at), Terms::MAX_LEASE);
     assert_eq!(record.fence, lease.fence());
 }
@@ -120,9 +127,12 @@ async fn prune_removes_what_is_over_and_nothing_else() {
         until_expired(&store, lease).await;
     }
     assert_eq!(store.prune(&Prune { limit: 0, ..Prune::default() }).await.unwrap(), 0);
-    assert_eq!(store.prune(&Prune { realm: Some("test".into()), limit: 100 }).await.unwrap(), 0);
+    assert_eq!(store.prune(&Prune { realm: Some("test".into()), ..Prune::default() }).await.unwrap(), 0);
     assert_eq!(store.prune(&Prune { limit: 20, ..Prune::default() }).await.unwrap(), 20);
-    assert_eq!(store.prune(&Prune { realm: Some("tests".into()), limit: 20 }).await.unwrap(), 10);
+    assert_eq!(
+        store.prune(&Prune { realm: Some("tests".into()), limit: 20, ..Prune::default() }).await.unwrap(),
+        10
+    );
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
     let mut client = place.connection().await;
     let left: Vec<String> = say(&mut client, &format!("KEYS {}:*", place.prefix)).await;

@@ -89,6 +89,16 @@ impl<P: Path> Store for Through<P> {
             .await
     }
 
+    async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        let sent = (lease.clone(), reason.to_owned());
+        self.0
+            .pass("hold", move |store| {
+                let (lease, reason) = sent.clone();
+                async move { store.hold(&lease, &reason).await }
+            })
+            .await
+    }
+
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
         let key = key.clone();
         self.0

@@ -128,7 +128,7 @@ async fn hot_store_never_remembers_for_longer_than_the_durable_one() {
     tier.drain().await;
     let durable_left = async || {
         let record = tier.find(&asked.key).await.unwrap().unwrap();
-        record.expires_at.since(tier.now().await.unwrap()).as_millis() as i64
+        record.expires_at().unwrap().since(tier.now().await.unwrap()).as_millis() as i64
     };
     let left = left_in_redis(&own.place.redis).await;
     assert!(left > 30_000 && left <= durable_left().await, "{left}");

@@ -14,7 +14,8 @@ use crate::stores::Opened;
 pub(crate) enum MigrateCommand {
     /// Brings the schema up to date
     ///
-    /// It may run while other processes use the store, and several times: what is there is left alone.
+    /// It may run several times: what is there is left alone. Where processes of an older version cannot run beside the new
+    /// schema, it says so and changes nothing; stop them, then say --yes.
     ///
     /// Example: semel migrate up --store postgres://semel@db/app
     Up(UpArgs),
@@ -41,6 +42,10 @@ pub(crate) enum MigrateCommand {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UpArgs {
+    /// Apply migrations beside which older processes cannot run, too: you have stopped them
+    #[arg(long)]
+    yes: bool,
+
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -84,7 +89,7 @@ pub(crate) async fn run(command: MigrateCommand) -> Result<()> {
         }
     };
     let done = match command {
-        MigrateCommand::Up(_) => up(&opened).await,
+        MigrateCommand::Up(args) => up(&opened, args.yes).await,
         MigrateCommand::Down(args) => down(&opened, &args).await,
         MigrateCommand::Status(args) => status(&opened, &args.output).await,
         MigrateCommand::Print(_) => Ok(()),
@@ -93,9 +98,19 @@ pub(crate) async fn run(command: MigrateCommand) -> Result<()> {
     done
 }
 
-async fn up(opened: &Opened) -> Result<()> {
-    if opened.migration_status().await?.is_none() {
-        return no_schema();
+async fn up(opened: &Opened, older_are_stopped: bool) -> Result<()> {
+    let Some(steps) = opened.migration_status().await? else { return no_schema() };
+    let is_new = steps.iter().all(|step| step.applied_at.is_none());
+    let breaking: Vec<String> = steps
+        .iter()
+        .filter(|step| step.applied_at.is_none() && step.breaking)
+        .map(|step| format!("{} ({})", step.version, step.name))
+        .collect();
+    if !is_new && !breaking.is_empty() && !older_are_stopped {
+        return Err(Exit::Usage.because(format!(
+            "processes of an older version cannot run beside migration {}: stop them first, then say --yes",
+            breaking.join(", ")
+        )));
     }
     print(&match opened.migrate().await? {
         0 => "the schema is up to date\n".to_owned(),
@@ -154,6 +169,7 @@ fn line(step: &MigrationStatus) -> Result<String> {
         "applied_at": step.applied_at.map(|at| at.to_string()),
         "known": step.known,
         "unchanged": step.unchanged,
+        "breaking": step.breaking,
     }))
 }
 
