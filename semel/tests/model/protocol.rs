@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 
 use super::mutants::Mutant;
-use super::state::{Answer, AnsweredOp, At, Message, Op, Reply, Row, Stage, State};
+use super::state::{Answer, AnsweredOp, At, Message, Op, Reply, Request, Row, Stage, State};
 use super::store;
 
 /// How much may happen, under which policy.
@@ -250,9 +250,16 @@ impl Config {
 
     fn run(&self, state: &mut State, i: usize) {
         state.runs += 1;
-        state.broken.ran_after_hold |= state.ran_under_hold;
-        state.ran_under_hold |= self.is_under_hold(i);
-        let fence = state.requests[i].fence;
+        // What is promised of a key ends with its retention, for an attempt that stood still for so long, too.
+        let Request { fence, granted_in, .. } = state.requests[i];
+        if granted_in == state.generation {
+            // An attempt under another policy that was granted before may be late: `hold` looks ahead.
+            let is_after = |held: u8| self.is_under_hold(i) || fence > held;
+            state.broken.ran_after_hold |= state.ran_under_hold.is_some_and(is_after);
+            if self.is_under_hold(i) {
+                state.ran_under_hold = Some(fence);
+            }
+        }
         if self.fenced && fence < state.effect_fence {
             state.requests[i].at = At::Refused;
             return;
@@ -275,6 +282,7 @@ impl Config {
             (At::Claiming(_), AnsweredOp::Claim, Reply::Granted(fence))
             | (At::Replacing { .. }, AnsweredOp::Claim | AnsweredOp::Replace, Reply::Granted(fence)) => {
                 state.requests[i].fence = fence;
+                state.requests[i].granted_in = answer.generation;
                 if let Some(told) = state.told.get_mut(usize::from(fence)) {
                     state.broken.fence_told_twice |= *told != 0 && *told != i as u8 + 1;
                     *told = i as u8 + 1;
@@ -313,10 +321,16 @@ impl Config {
         let running = row.stage == Stage::Running;
         row.aged |= !running || row.lease_over;
         row.aged_since_claim = self.mutated(Mutant::ExpiryFromClaim);
+        // A claim is refused before the record that it made can have expired.
+        let token = row.token;
+        state.messages.retain(|message| {
+            let is_claim = matches!(message.op, Op::Claim | Op::Replace { .. });
+            !(is_claim && message.token == token)
+        });
         if row.aged && !(running && row.hold) {
             state.generation += 1;
             (state.runs, state.outcomes, state.commits) = (0, 0, 0);
-            state.ran_under_hold = false;
+            state.ran_under_hold = None;
         }
     }
 

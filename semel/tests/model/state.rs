@@ -22,8 +22,8 @@ pub(crate) struct State {
     pub(crate) generation: u8,
     /// How often a retention has passed, whether anything was over by that or not.
     pub(crate) retentions: u8,
-    /// Whether an attempt under `hold` has run in this life of the key.
-    pub(crate) ran_under_hold: bool,
+    /// The fence of the attempt under `hold` that has run in this life of the key.
+    pub(crate) ran_under_hold: Option<u8>,
     pub(crate) expiries: u8,
     pub(crate) crashes: u8,
     pub(crate) failovers: u8,
@@ -82,6 +82,8 @@ pub(crate) struct Request {
     pub(crate) fence: u8,
     /// Whether a copy of its claim may still be on its way.
     pub(crate) astray: bool,
+    /// In which life of the key it was granted.
+    pub(crate) granted_in: u8,
 }
 
 /// Where a request stands; the number is how often it has sent.
@@ -180,13 +182,13 @@ impl State {
             before_last_write: None,
             messages: Vec::new(),
             answers: Vec::new(),
-            requests: [Request { at: At::Idle, token: 0, fence: 0, astray: false }; REQUESTS],
+            requests: [Request { at: At::Idle, token: 0, fence: 0, astray: false, granted_in: 0 }; REQUESTS],
             runs: 0,
             commits: 0,
             outcomes: 0,
             generation: 0,
             retentions: 0,
-            ran_under_hold: false,
+            ran_under_hold: None,
             expiries: 0,
             crashes: 0,
             failovers: 0,
@@ -207,7 +209,9 @@ impl State {
     }
 
     pub(crate) fn answer(&mut self, to: usize, op: Op, reply: Reply) {
-        let generation = self.generation;
+        // What is over still belongs to the life before.
+        let is_over = self.row.is_some_and(|row| row.aged && row.stage != Stage::Running);
+        let generation = self.generation - u8::from(is_over && reply == Reply::Stands);
         self.answers.push(Answer { to, op: op.answered(), reply, generation });
         self.answers.sort();
     }

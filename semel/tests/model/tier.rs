@@ -245,7 +245,7 @@ impl Tier {
                 At::Granted(fence)
             }
             Claim::Done(done) => {
-                let (fence, by) = (done.fence.get() as u8, (done.outcome.status() - 200) as u8);
+                let (fence, by) = (fence_number(done.fence), (done.outcome.status() - 200) as u8);
                 state.tell(by, state.life, state.known_life);
                 state.plant(Memory { fence, what: What::Done(by), life: state.life });
                 At::Over
