@@ -123,21 +123,26 @@ async fn of_many_who_migrate_at_once_one_does() {
 #[tokio::test]
 async fn the_status_tells_what_was_applied() {
     let (_, store, client) = bare().await;
-    let records = MigrationStatus {
-        version: 1,
-        name: "records".to_owned(),
+    let fresh = |version, name: &str, breaking| MigrationStatus {
+        version,
+        name: name.to_owned(),
         applied_at: None,
         known: true,
         unchanged: true,
+        breaking,
     };
-    assert_eq!(store.migration_status().await.unwrap(), std::slice::from_ref(&records));
+    let ours = [fresh(1, "records", false), fresh(2, "retention", true)];
+    assert_eq!(store.migration_status().await.unwrap(), ours);
     store.migrate().await.unwrap();
     newer(&client, 1).await;
     let status = store.migration_status().await.unwrap();
-    let [first, later] = &status[..] else { panic!("{status:?}") };
+    let [first, second, later] = &status[..] else { panic!("{status:?}") };
     let at = first.applied_at.expect("it was applied");
     assert!(store.now().await.unwrap().since(at) < Duration::from_secs(60));
+    let [records, retention] = ours;
     assert_eq!(*first, MigrationStatus { applied_at: Some(at), ..records });
+    assert_eq!(*second, MigrationStatus { applied_at: second.applied_at, ..retention });
+    assert!(second.applied_at.is_some());
     assert_eq!((later.version, &*later.name, later.known), (99, "later", false));
 }
 
