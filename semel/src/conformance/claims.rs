@@ -191,8 +191,7 @@ pub async fn a_lost_attempt_is_held_for_those_who_do_not_take_over(on: &Subject)
     }
 }
 
-/// An attempt that ran under `hold` is taken over by no claim that merely asks for it, whatever its own policy is. A
-/// reconcile hook or an operator names its fence.
+/// No claim that merely asks for it takes over an attempt that ran under `hold`, whatever policy the claim has.
 pub async fn a_lost_attempt_under_hold_is_not_taken_over(on: &Subject) {
     let (ask, lease) = on.held().await;
     let under = |policy| Ask { terms: ask.terms.with_after_crash(policy), ..takeover(&ask) };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Failure, Phase, Policy, Prune, Ran, RunError, Store, Terms};
+use semel::{Change, Failure, Inspect, Phase, Policy, Prune, Ran, RunError, Store};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -234,7 +234,9 @@ async fn an_attempt_whose_record_is_gone_is_not_told_its_own_outcome() {
     let (gate, once) = engine();
     let store = gate.store.clone();
     let forgotten = move |_lease| async move {
-        store.memory_clock().advance(Terms::DEFAULT.retention());
+        let record = store.find(&key()).await?.expect("it runs");
+        store.memory_clock().advance(LEASE);
+        assert_eq!(store.forget(&key(), record.fence, "by mistake").await?, Change::Applied);
         assert_eq!(store.prune(&Prune::default()).await?, 1);
         Ok(1)
     };

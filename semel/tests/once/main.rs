@@ -90,15 +90,21 @@ async fn phase(gate: &Gate) -> Option<Phase> {
     record(gate).await.map(|record| record.phase(now))
 }
 
-/// Another process that takes the key over, at once if the lease is over.
+/// Another process that takes the key over, at once if the lease is over: a hook of its own has looked into the attempt.
 async fn take_over(store: &MemoryStore) -> Lease {
+    take_over_under(store, Terms::DEFAULT).await
+}
+
+/// The same under these terms.
+async fn take_over_under(store: &MemoryStore, terms: Terms) -> Lease {
+    let found = store.find(&key()).await.expect("memory answers");
     let ask = Ask {
         key: key(),
         intent: intent(),
         token: Token::random(),
         owner: Owner::new("another process"),
-        terms: Terms::DEFAULT,
-        takeover: Takeover::WhenOver,
+        terms,
+        takeover: found.map_or(Takeover::Never, |record| Takeover::Of(record.fence)),
         not_after: store.memory_clock().now().after(LEASE),
     };
     match store.claim(&ask).await.expect("memory answers") {

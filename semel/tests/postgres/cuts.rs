@@ -6,7 +6,7 @@ use futures_util::poll;
 use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, StoreError, Takeover};
 
 use crate::backends::Backends;
-use crate::place::{Place, ask, end_lease, granted};
+use crate::place::{Place, ask, end_lease, granted, retried};
 use crate::proxy::{Cut, Proxy};
 use crate::until::until;
 
@@ -111,7 +111,7 @@ async fn takeover_whose_connection_is_cut_is_granted_once() {
     let client = way.place.client().await;
     way.with_each_cut(
         async |name| {
-            let lost = granted(&way.other, &ask(&way.other, &name).await).await;
+            let lost = granted(&way.other, &retried(ask(&way.other, &name).await)).await;
             end_lease(&client, lost.key()).await;
             let ask = ask(&way.store, &name).await;
             (lost, Ask { takeover: Takeover::WhenOver, ..ask })

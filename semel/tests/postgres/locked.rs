@@ -7,7 +7,7 @@ use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, Takeov
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
-use crate::place::{Place, ask, end_lease, granted};
+use crate::place::{Place, ask, end_lease, granted, retried};
 
 /// For what writes nothing, and so does not wait for the disk. Who waited for the lock would do so for a second
 /// at least.
@@ -24,7 +24,7 @@ async fn at_once<T>(answer: impl Future<Output = T>) -> T {
 
 /// A key whose lease is over while its outcome is recorded, but not committed yet.
 async fn locked(store: &PostgresStore, client: &mut Client, commit: impl AsyncFnOnce(&Lease)) -> Lease {
-    let lease = granted(store, &ask(store, "locked").await).await;
+    let lease = granted(store, &retried(ask(store, "locked").await)).await;
     end_lease(client, lease.key()).await;
     let mut tx = client.transaction().await.unwrap();
     let ack = store.complete_in(&mut tx, &lease, &outcome()).await.unwrap();

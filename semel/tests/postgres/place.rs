@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel::{Ask, Key, Lease, PostgresOptions, PostgresStore, Store, Takeover, Token};
 use tokio_postgres::{Client, NoTls};
 
-pub(crate) use crate::claims::{ask, ask_at, granted};
+pub(crate) use crate::claims::{ask, ask_at, granted, retried};
 
 /// A schema, and the server it is on.
 pub(crate) struct Place {
@@ -75,5 +75,6 @@ pub(crate) async fn end_lease(client: &Client, key: &Key) {
 /// Another process takes the key over, whose lease is made to be over first.
 pub(crate) async fn taken_over(client: &Client, store: &impl Store, key: &Key) -> Lease {
     end_lease(client, key).await;
-    granted(store, &Ask { takeover: Takeover::WhenOver, ..ask(store, key.value()).await }).await
+    let lost = store.find(key).await.unwrap().unwrap();
+    granted(store, &Ask { takeover: Takeover::Of(lost.fence), ..ask(store, key.value()).await }).await
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
-use crate::place::{Place, ask, granted};
+use crate::place::{Place, ask, granted, retried};
 
 /// No wait in these tests is longer, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 async fn expired(store: &PostgresStore, client: &Client, name: &str) {
     let lease = granted(store, &ask(store, name).await).await;
     store.complete(&lease, &Outcome::json(name).unwrap()).await.unwrap().applied().unwrap();
-    let expire = "update records set expires_at = clock_timestamp() where key = $1";
+    let expire = "update records set retention = 0 where key = $1";
     assert_eq!(client.execute(expire, &[&name]).await.unwrap(), 1);
 }
 
@@ -45,13 +45,11 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     for (name, change) in [
-        (
-            "running",
-            "lease_until = clock_timestamp() + interval '1 hour', expires_at = clock_timestamp() - interval '1 hour'",
-        ),
-        ("held", "lease_until = clock_timestamp(), expires_at = clock_timestamp() + interval '1 hour'"),
-        ("held expired", "lease_until = clock_timestamp(), expires_at = clock_timestamp()"),
-        ("released expired", "state = 'released', expires_at = clock_timestamp()"),
+        ("running", "retention = 0, after_crash = 'retry'"),
+        ("held", "retention = 0, lease_until = clock_timestamp()"),
+        ("lost", "after_crash = 'retry', lease_until = clock_timestamp()"),
+        ("lost expired", "retention = 0, after_crash = 'retry', lease_until = clock_timestamp()"),
+        ("released expired", "retention = 0, state = 'released'"),
     ] {
         let _lease = granted(&store, &ask(&store, name).await).await;
         let update = format!("update records set {change} where key = $1");
@@ -84,7 +82,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
     }));
     assert_eq!(removed.await.into_iter().sum::<u64>(), 3 * 1501);
     let left = names(&client).await;
-    assert_eq!(left.len(), 2 * 1501);
+    assert_eq!(left.len(), 3 * 1501);
     assert!(left.iter().all(|name| !name.contains("expired")));
 }
 
@@ -112,18 +110,18 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
     for number in 0..24 {
         let (store, grants, enough) = (stores[number % 2].clone(), Arc::clone(&grants), enough.clone());
         tasks.spawn(async move {
-            // A record is over as soon as its lease is.
+            // A record is over soon after its outcome is there, or its lease is over.
             let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
             for turn in number.. {
                 if enough() {
                     return;
                 }
                 let name = format!("key-{}", turn % KEYS);
-                let ask = Ask { terms, ..ask(&store, "record").await };
+                let ask = retried(Ask { terms, ..ask(&store, &name).await });
                 let Ok(Claim::Granted(lease)) = store.claim(&ask).await else { continue };
                 let grant = Grant { fence: lease.fence(), deadline: lease.deadline() };
                 grants.lock().unwrap().entry(name).or_default().push(grant);
-                // Some complete, some are lost. Neither moves the end of the retention.
+                // Some complete, some are lost.
                 if number % 3 > 0 {
                     let _ack = store.complete(&lease, &Outcome::json(&number).unwrap()).await;
                 }
@@ -156,8 +154,8 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
 async fn a_record_that_is_renewed_is_not_pruned() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
-    let lease = granted(&store, &ask(&store, "renewed").await).await;
-    let over = "update records set lease_until = clock_timestamp(), expires_at = clock_timestamp()";
+    let lease = granted(&store, &retried(ask(&store, "renewed").await)).await;
+    let over = "update records set lease_until = clock_timestamp(), retention = 0";
     client.batch_execute(over).await.unwrap();
     assert_eq!(store.renew(&lease, Duration::from_secs(60)).await.unwrap(), Ack::Applied);
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);

@@ -10,7 +10,7 @@ use semel::{Ask, Claim, Key, Prune, Query, RedisStore, Store, Terms};
 use xtask::redis_servers::RedisServers;
 
 use crate::listing::{claim_all, listed};
-use crate::place::{Place, ask, done, granted, is_replayed, lease, outcome};
+use crate::place::{Place, ask, done, granted, is_replayed, lease, outcome, retried};
 use crate::server::{connection, say, settled};
 use crate::until::until;
 
@@ -253,7 +253,7 @@ async fn a_cluster_is_found_by_any_of_its_servers_and_looked_at_as_a_whole() {
     let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
     let mut last = None;
     for number in 0..40 {
-        let asked = Ask { terms, ..ask(&store, &format!("over-{number}")).await };
+        let asked = retried(Ask { terms, ..ask(&store, &format!("over-{number}")).await });
         last = Some(granted(&store, &asked).await);
     }
     let last = last.unwrap();

@@ -3,7 +3,7 @@
 use redis::aio::MultiplexedConnection;
 use semel::{Claim, Key, Lease, Outcome, RedisOptions, RedisStore, Store, Token};
 
-pub(crate) use crate::claims::{ask, ask_at, granted};
+pub(crate) use crate::claims::{ask, ask_at, granted, retried};
 use crate::server::connection;
 
 /// Where the records of one test are.

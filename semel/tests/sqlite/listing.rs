@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use semel::{Ask, Inspect, Intent, Key, Outcome, Phase, Query, Scope, SqliteStore, Stats, Store};
 
-use crate::place::{Place, ask, end_lease, granted};
+use crate::place::{Place, ask, end_lease, granted, retried};
 use crate::until::until;
 
 /// The keys of all that is listed, page by page.
@@ -46,27 +46,32 @@ async fn every_key_is_on_exactly_one_page_whatever_its_length_and_phase() {
     assert!(none.records.is_empty());
 }
 
+const PHASES: [Phase; 5] = [Phase::Running, Phase::Held, Phase::Lost, Phase::Done, Phase::Released];
+
 #[tokio::test]
 async fn each_filter_shows_what_matches_and_nothing_else() {
     let place = Place::new();
     let (store, client) = (place.store().await, place.client());
     for realm in ["a", "b"] {
         for principal in ["", "p"] {
-            for phase in [Phase::Running, Phase::Held, Phase::Done, Phase::Released] {
+            for phase in PHASES {
                 for (operation, age, is_expired) in [("charge", 1, false), ("refund", 1_000, true)] {
                     let scope = Scope::new(realm).unwrap().with_principal(principal).unwrap();
                     let key = scope.key(&format!("{} {operation}", phase.as_str())).unwrap();
                     let intent = Intent::of(operation, "", &1).unwrap();
-                    let lease = granted(&store, &Ask { key, intent, ..ask(&store, "-").await }).await;
+                    let ask = Ask { key, intent, ..ask(&store, "-").await };
+                    let ask = if phase == Phase::Lost { retried(ask) } else { ask };
+                    let lease = granted(&store, &ask).await;
                     let ack = match phase {
                         Phase::Done => store.complete(&lease, &Outcome::new(200).unwrap()).await,
                         Phase::Released => store.release(&lease).await,
-                        Phase::Held => store.abandon(&lease, "test").await,
+                        Phase::Held | Phase::Lost => store.abandon(&lease, "test").await,
                         _ => store.renew(&lease, Duration::from_secs(60)).await,
                     };
                     ack.unwrap().applied().unwrap();
                     let change = "update semel_records set created_at = created_at - ?1 * 1000000, \
-                                  expires_at = iif(?2, 1, expires_at) where fence = ?3";
+                                  retention = iif(?2, 0, retention), \
+                                  expires_at = iif(?2 and expires_at is not null, 1, expires_at) where fence = ?3";
                     let fence = lease.fence().get() as i64;
                     assert_eq!(client.execute(change, (age, is_expired, fence)).unwrap(), 1);
                 }
@@ -74,11 +79,10 @@ async fn each_filter_shows_what_matches_and_nothing_else() {
         }
     }
     let page = store.list(&Query::default()).await.unwrap();
-    assert_eq!(page.records.len(), 32);
+    assert_eq!(page.records.len(), 40);
     let text = |text: &str| Some(text.to_owned());
     let mut queries = vec![Query::default()];
-    let phases = [Phase::Running, Phase::Held, Phase::Done, Phase::Released];
-    queries.extend(phases.map(|phase| Query { phase: Some(phase), ..Query::default() }));
+    queries.extend(PHASES.map(|phase| Query { phase: Some(phase), ..Query::default() }));
     for filter in [
         Query { realm: text("a"), ..Query::default() },
         Query { principal: text(""), ..Query::default() },
@@ -91,7 +95,7 @@ async fn each_filter_shows_what_matches_and_nothing_else() {
         Query { realm: text("b"), principal: text("p"), value: text("done charge"), ..Query::default() },
         Query { realm: text("nobody"), ..Query::default() },
     ] {
-        let phases = phases.map(Some).into_iter().chain([None]);
+        let phases = PHASES.map(Some).into_iter().chain([None]);
         queries.extend(phases.map(|phase| Query { phase, ..filter.clone() }));
     }
     for query in queries {
@@ -102,7 +106,7 @@ async fn each_filter_shows_what_matches_and_nothing_else() {
         assert_eq!(found, expected, "{query:?}");
     }
     let stats = Inspect::stats(&store).await.unwrap();
-    assert_eq!(stats, Stats { running: 8, held: 8, lost: 0, done: 8, released: 8 });
+    assert_eq!(stats, Stats { running: 8, held: 8, lost: 8, done: 8, released: 8 });
 }
 
 #[tokio::test]

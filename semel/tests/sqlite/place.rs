@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use semel::{Key, SqliteOptions, SqliteStore, Token};
 
-pub(crate) use crate::claims::{ask, ask_at, granted};
+pub(crate) use crate::claims::{ask, ask_at, granted, retried};
 
 /// A folder that is removed with this, and the file in it.
 pub(crate) struct Place {

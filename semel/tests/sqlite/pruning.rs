@@ -10,7 +10,7 @@ use semel::{Ack, Ask, Claim, Fence, Outcome, Prune, Pruning, Store, Terms, Times
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::place::{Place, ask, granted};
+use crate::place::{Place, ask, granted, retried};
 use crate::until::{LONG, until};
 
 fn names(client: &Connection) -> Vec<String> {
@@ -40,9 +40,10 @@ async fn all_kinds(place: &Place) -> Connection {
     let (past, future) = (now - 3_600_000_000, now + 3_600_000_000);
     let outcome = "finished_at = 1, status = 200, headers = x'', body = zeroblob(200)";
     for (name, change) in [
-        ("running", format!("lease_until = {future}, expires_at = {past}")),
-        ("held", format!("lease_until = {past}, expires_at = {future}")),
-        ("held expired", format!("lease_until = {past}, expires_at = {past}")),
+        ("running", format!("after_crash = 'retry', lease_until = {future}, expires_at = {future}")),
+        ("held", format!("lease_until = {past}")),
+        ("lost", format!("after_crash = 'retry', lease_until = {past}, expires_at = {future}")),
+        ("lost expired", format!("after_crash = 'retry', lease_until = {past}, expires_at = {past}")),
         ("released", format!("state = 'released', expires_at = {future}")),
         ("released expired", format!("state = 'released', lease_until = {future}, expires_at = {past}")),
         ("done", format!("state = 'done', {outcome}, expires_at = {future}")),
@@ -78,7 +79,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
     }));
     assert_eq!(removed.await.into_iter().sum::<u64>(), 3 * (COPIES as u64 + 1));
     let left = names(&client);
-    assert_eq!(left.len(), 4 * (COPIES + 1));
+    assert_eq!(left.len(), 5 * (COPIES + 1));
     assert!(left.iter().all(|name| !name.contains("expired")));
 }
 
@@ -98,7 +99,7 @@ async fn only_the_realm_that_was_named_is_pruned_and_no_more_than_asked_for() {
     assert_eq!(prune("other", 10_000).await, 1_000);
     assert_eq!(prune("tests", 1_999).await, 1_999);
     assert_eq!(prune("tests", 10_000).await, 3);
-    assert_eq!(names(&client).len(), 4 * 1_001);
+    assert_eq!(names(&client).len(), 5 * 1_001);
 }
 
 /// A grant by the store's clock: fences are made of it.
@@ -125,18 +126,18 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
     for number in 0..24 {
         let (store, grants, enough) = (stores[number % 2].clone(), Arc::clone(&grants), enough.clone());
         tasks.spawn(async move {
-            // A record is over as soon as its lease is.
+            // A record is over soon after its outcome is there, or its lease is over.
             let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
             for turn in number.. {
                 if enough() {
                     return;
                 }
                 let name = format!("key-{}", turn % KEYS);
-                let ask = Ask { terms, ..ask(&store, &name).await };
+                let ask = retried(Ask { terms, ..ask(&store, &name).await });
                 let Claim::Granted(lease) = store.claim(&ask).await.unwrap() else { continue };
                 let grant = Grant { fence: lease.fence(), deadline: lease.deadline() };
                 grants.lock().unwrap().entry(name).or_default().push(grant);
-                // Some complete, some are lost. Neither moves the end of the retention.
+                // Some complete, some are lost.
                 if number % 3 > 0 {
                     let _ack = store.complete(&lease, &Outcome::json(&number).unwrap()).await;
                 }
@@ -169,8 +170,8 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
 async fn a_record_that_is_renewed_is_not_pruned() {
     let place = Place::new();
     let (store, client) = (place.store().await, place.client());
-    let lease = granted(&store, &ask(&store, "renewed").await).await;
-    client.execute("update semel_records set lease_until = 1, expires_at = 1", []).unwrap();
+    let lease = granted(&store, &retried(ask(&store, "renewed").await)).await;
+    client.execute("update semel_records set lease_until = 1, retention = 0, expires_at = 1", []).unwrap();
     assert_eq!(store.renew(&lease, Duration::from_secs(60)).await.unwrap(), Ack::Applied);
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
     assert_eq!(store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap(), Ack::Applied);

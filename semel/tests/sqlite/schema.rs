@@ -82,12 +82,12 @@ async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
     let (_place, store, client) = bare().await;
     assert_eq!(store.migrate_down(0).await.unwrap(), 0);
     for _ in 0..2 {
-        assert_eq!(store.migrate().await.unwrap(), 1);
+        assert_eq!(store.migrate().await.unwrap(), 2);
         assert_eq!(store.migrate().await.unwrap(), 0);
         works(&store).await;
-        assert_eq!(store.migrate_down(1).await.unwrap(), 0);
+        assert_eq!(store.migrate_down(2).await.unwrap(), 0);
         works(&store).await;
-        assert_eq!(store.migrate_down(0).await.unwrap(), 1);
+        assert_eq!(store.migrate_down(0).await.unwrap(), 2);
         assert!(contents(&client).is_empty(), "{:?}", contents(&client));
     }
     all_refused(&store, "apply the migrations").await;
@@ -100,9 +100,9 @@ async fn tables_of_somebody_else_are_left_alone() {
     client.execute_batch("create table theirs as select 7 as seven").unwrap();
     let store = place.store().await;
     works(&store).await;
-    assert_eq!(store.migrate_down(0).await.unwrap(), 1);
+    assert_eq!(store.migrate_down(0).await.unwrap(), 2);
     assert_eq!(contents(&client), ["theirs"]);
-    assert_eq!(store.migrate().await.unwrap(), 1);
+    assert_eq!(store.migrate().await.unwrap(), 2);
     works(&store).await;
     assert_eq!(application_id(&client), 0, "the file is theirs");
 }
@@ -125,7 +125,7 @@ async fn of_many_who_migrate_a_new_file_at_once_one_does() {
     let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;
     let mut applied: Vec<u32> = applied.into_iter().map(Result::unwrap).collect();
     applied.sort_unstable();
-    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 2]);
     for store in stores {
         works(&store.unwrap()).await;
     }
@@ -183,7 +183,7 @@ async fn a_schema_that_needs_newer_code_is_left_alone_by_every_verb() {
     let (place, store, client) = bare().await;
     store.migrate().await.unwrap();
     works(&store).await;
-    newer(&client, 2);
+    newer(&client, 3);
     // As every migration does, it changes the schema.
     client.execute_batch("create table semel_later (x)").unwrap();
     all_refused(&store, "use a newer semel").await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Ask, Claim, Intent, Key, Lease, Owner, Store, Takeover, Terms, Timestamp, Token};
+use semel::{AfterCrash, Ask, Claim, Intent, Key, Lease, Owner, Store, Takeover, Terms, Timestamp, Token};
 
 /// A claim of this key by somebody new.
 pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {
@@ -20,6 +20,11 @@ pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
         takeover: Takeover::Never,
         not_after: now.after(Duration::from_secs(600)),
     }
+}
+
+/// The same claim by one whose lost attempt may be taken over.
+pub(crate) fn retried(ask: Ask) -> Ask {
+    Ask { terms: ask.terms.with_after_crash(AfterCrash::Retry), ..ask }
 }
 
 /// The lease of a claim that must be granted.

@@ -7,7 +7,7 @@ use semel::{Ack, Ask, Claim, Lease, Outcome, Phase, State, Store, Takeover, Term
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::claims::{ask, granted};
+use crate::claims::{ask, granted, retried};
 use crate::until::until;
 
 const TASKS: usize = 64;
@@ -65,10 +65,10 @@ pub(crate) async fn one_of_many_gets_a_lost_key_and_its_first_owner_may_come_bef
     for round in 0..4 {
         let asked = ask(&stores[0], &format!("key-{round}")).await;
         let terms = Terms::new(Terms::MIN_LEASE, Terms::DEFAULT.retention()).unwrap();
-        let lost = granted(&stores[0], &Ask { terms, ..asked }).await;
+        let lost = granted(&stores[0], &retried(Ask { terms, ..asked })).await;
         until("the lease is over", async || {
             let record = stores[0].find(lost.key()).await.unwrap().unwrap();
-            record.phase(stores[0].now().await.unwrap()) == Phase::Held
+            record.phase(stores[0].now().await.unwrap()) == Phase::Lost
         })
         .await;
         let ended = race(&stores, |number, store| {

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use semel::{Ack, Ask, Change, Claim, Hot, Inspect, Store, Takeover, Terms, Tiered, Token};
+use semel::{Ack, Ask, Change, Claim, Hot, Inspect, Store, Terms, Tiered, Token};
 
-use crate::claims::{ask, granted};
+use crate::claims::{ask, granted, retried};
 use crate::place::{Own, Place, cache, outcome};
 
 /// A key with an outcome, of which the hot store knows.
@@ -184,7 +184,7 @@ async fn outcome_that_is_soon_over_is_not_remembered() {
     let tier = Place::shared().tier().await;
     let short = Duration::from_secs(2);
     let terms = Terms::new(Duration::from_secs(1), short).unwrap();
-    let asked = Ask { terms, takeover: Takeover::WhenOver, ..ask(&tier, "key").await };
+    let asked = retried(Ask { terms, ..ask(&tier, "key").await });
     let lease = granted(&tier, &asked).await;
     assert_eq!(tier.complete(&lease, &outcome("it")).await.unwrap(), Ack::Applied);
     assert!(matches!(tier.claim(&again(&asked)).await.unwrap(), Claim::Done(_)));

@@ -99,7 +99,7 @@ async fn only_a_held_key_is_resolved_or_reset(place: Place) {
         let said = place.change(verb, "k-done", done.fence(), &[]).refused(4);
         assert!(said.contains("there is an outcome already; now it is done, "), "{said}");
         let said = place.change(verb, "k-free", released.fence(), &[]).refused(4);
-        assert!(said.contains("it is not held; now it is released, "), "{said}");
+        assert!(said.contains("it is neither held nor lost; now it is released, "), "{said}");
     }
     let record = place.store.find(done.key()).await.unwrap().unwrap();
     assert_eq!(record.outcome(), Some(&crate::records::outcome()));

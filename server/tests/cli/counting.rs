@@ -15,8 +15,9 @@ async fn records_are_counted_by_state(place: Place) {
     place.done("e").await;
     place.done("f").await;
     place.released("g").await;
+    place.lost("h").await;
     let mut counted = place.semel(&["stats", "--output", "json"]).json();
-    let expected = [("running", 1), ("held", 2), ("done", 3), ("released", 1)];
+    let expected = [("running", 1), ("held", 2), ("lost", 1), ("done", 3), ("released", 1)];
     if place.is_shared {
         let counts = counted[0].as_object().unwrap();
         assert!(expected.iter().all(|(state, count)| counts[*state].as_u64() >= Some(*count)), "{counts:?}");
@@ -26,7 +27,7 @@ async fn records_are_counted_by_state(place: Place) {
         expected.iter().map(|(state, count)| ((*state).to_owned(), json!(count))).collect();
     assert_eq!(counted.remove(0), Value::Object(object));
     let table = place.semel(&["stats"]).ok();
-    assert_eq!(table, "STATE     RECORDS\nrunning   1\nheld      2\ndone      3\nreleased  1\n");
+    assert_eq!(table, "STATE     RECORDS\nrunning   1\nheld      2\nlost      1\ndone      3\nreleased  1\n");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use semel::Outcome;
+use semel::{AfterCrash, Outcome};
 use serde_json::Value;
 
 use crate::place::{Place, on_every_store};
@@ -12,6 +12,7 @@ use crate::records::outcome;
 on_every_store!(
     a_done_record_is_shown_with_its_outcome,
     a_held_record_is_shown_with_what_can_be_done,
+    a_lost_record_is_shown_as_one_that_needs_nobody,
     the_commands_that_are_shown_work,
     running_released_and_expired_records_are_told_apart,
     json_has_the_words_of_the_record,
@@ -68,6 +69,21 @@ async fn a_held_record_is_shown_with_what_can_be_done(place: Place) {
         assert!(page.contains(part), "{part:?} is not in\n{page}");
     }
     assert!(!page.contains("\noutcome\n"), "{page}");
+}
+
+async fn a_lost_record_is_shown_as_one_that_needs_nobody(place: Place) {
+    for (policy, why) in [
+        (AfterCrash::Retry, "the route says that its work may run again"),
+        (AfterCrash::Transactional, "the transaction of the lost attempt was rolled back with its effect"),
+    ] {
+        let key = policy.as_str();
+        place.new_key(key).under(policy).held("the connection was lost").await;
+        let page = place.of_realm(&["inspect", key]).ok();
+        assert!(page.contains("lost: the lease is over, and the next attempt takes over\n"), "{page}");
+        assert!(page.contains(&format!("nothing has to be done: {why}, and the next request")), "{page}");
+        // To record an outcome would be to say that a payment was made which never was.
+        assert!(!page.contains("semel resolve") && page.contains(&format!("semel forget {key} ")), "{page}");
+    }
 }
 
 async fn the_commands_that_are_shown_work(place: Place) {
@@ -134,6 +150,8 @@ async fn json_has_the_words_of_the_record(place: Place) {
         "heartbeat_at",
         "created_at",
         "updated_at",
+        "after_crash",
+        "retention_seconds",
         "expires_at",
         "expired",
         "finished_at",

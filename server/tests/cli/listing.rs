@@ -16,6 +16,8 @@ on_every_store!(
     all_pages_are_walked,
     a_foreign_cursor_is_refused,
     held_records_are_listed_with_their_notes,
+    held_is_told_from_lost,
+    who_was_not_heard_of_is_asked_for_by_the_last_heartbeat,
     what_a_terminal_obeys_is_escaped,
     a_reader_that_had_enough_is_no_failure,
 );
@@ -151,7 +153,7 @@ async fn held_records_are_listed_with_their_notes(place: Place) {
     let shown = place.of_realm(&["stale"]).ok();
     assert_eq!(shown.lines().count(), 2, "{shown}");
     assert!(
-        shown.starts_with("KEY ") && shown.contains(" HELD FOR ") && shown.contains("\nk-held "),
+        shown.starts_with("KEY ") && shown.contains(" OVER FOR ") && shown.contains("\nk-held "),
         "{shown}"
     );
     assert!(shown.trim_end().ends_with("abandoned: the connection was lost"), "{shown}");
@@ -162,6 +164,32 @@ async fn held_records_are_listed_with_their_notes(place: Place) {
     );
     assert!(objects[0]["note"]["text"].as_str().unwrap().contains("the connection was lost"));
     assert!(objects[0]["note"]["at"].is_string());
+}
+
+async fn held_is_told_from_lost(place: Place) {
+    place.held("k-held").await;
+    place.lost("k-lost").await;
+    let objects = place.of_realm(&["stale", "--output", "json"]).json();
+    let mut states: Vec<_> =
+        objects.iter().map(|object| (object["key"].as_str(), object["state"].as_str())).collect();
+    states.sort_unstable();
+    assert_eq!(states, [(Some("k-held"), Some("held")), (Some("k-lost"), Some("lost"))]);
+    for state in ["held", "lost"] {
+        let shown = keys(place.of_realm(&["list", "--state", state, "--output", "json"]));
+        assert_eq!(shown, set([&format!("k-{state}")]));
+    }
+}
+
+async fn who_was_not_heard_of_is_asked_for_by_the_last_heartbeat(place: Place) {
+    place.held("k-1").await;
+    let stale =
+        |silence: &str| keys(place.of_realm(&["stale", "--unheard-for", silence, "--output", "json"]));
+    assert!(stale("1h").is_empty());
+    while stale("1s").is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    place.held("k-2").await;
+    assert_eq!(stale("1s"), set(["k-1"]));
 }
 
 async fn what_a_terminal_obeys_is_escaped(place: Place) {

@@ -14,7 +14,7 @@ fn migrate(url: &str, args: &[&str]) -> Ran {
 fn there_and_back(url: &str) {
     let missing = semel(&["list", "--store", url]).refused(1);
     assert!(missing.contains("semel migrate up"), "{missing}");
-    assert_eq!(migrate(url, &["up"]).ok(), "applied 1 migration\n");
+    assert_eq!(migrate(url, &["up"]).ok(), "applied 2 migrations\n");
     assert_eq!(migrate(url, &["up"]).ok(), "the schema is up to date\n");
     let table = migrate(url, &["status"]).ok();
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -27,21 +27,22 @@ fn there_and_back(url: &str) {
     );
     assert!(step["applied_at"].as_str().unwrap().ends_with('Z'), "{step}");
 
-    assert_eq!(migrate(url, &["down", "--to", "1"]).ok(), "no migration above version 1 is applied\n");
+    assert_eq!(migrate(url, &["down", "--to", "2"]).ok(), "no migration above version 2 is applied\n");
     migrate(url, &["down"]).refused(2);
     let said = migrate(url, &["down", "--to", "0"]).refused(2);
     assert!(
-        said.contains("takes back 1 migration: 1 (records)") && said.contains("in all 0 records; say --yes"),
+        said.contains("takes back 2 migrations: 1 (records), 2 (retention)")
+            && said.contains("in all 0 records; say --yes"),
         "{said}"
     );
     assert_eq!(semel(&["list", "--store", url]).ok(), "no records\n", "nothing was taken back");
-    assert_eq!(migrate(url, &["down", "--to", "0", "--yes"]).ok(), "took back 1 migration\n");
+    assert_eq!(migrate(url, &["down", "--to", "0", "--yes"]).ok(), "took back 2 migrations\n");
     assert!(migrate(url, &["status"]).ok().contains("not yet"));
     assert_eq!(
         migrate(url, &["down", "--to", "0", "--yes"]).ok(),
         "no migration above version 0 is applied\n"
     );
-    assert_eq!(migrate(url, &["up"]).ok(), "applied 1 migration\n");
+    assert_eq!(migrate(url, &["up"]).ok(), "applied 2 migrations\n");
 }
 
 #[tokio::test]
@@ -58,6 +59,22 @@ fn the_schema_of_sqlite_goes_there_and_back() {
     migrate(&url, &["up"]).ok();
     migrate(&url, &["down", "--to", "0", "--yes"]).ok();
     there_and_back(&url);
+}
+
+#[tokio::test]
+async fn older_processes_have_to_be_stopped_first() {
+    let (file, _folder) = file();
+    for url in [file, database().await] {
+        migrate(&url, &["up"]).ok();
+        assert_eq!(migrate(&url, &["down", "--to", "1", "--yes"]).ok(), "took back 1 migration\n");
+        let said = migrate(&url, &["up"]).refused(2);
+        let advice =
+            "older version cannot run beside migration 2 (retention): stop them first, then say --yes";
+        assert!(said.contains(advice), "{said}");
+        let steps = migrate(&url, &["status", "--output", "json"]).json();
+        assert!(steps[1]["applied_at"].is_null() && steps[1]["breaking"] == true, "{steps:?}");
+        assert_eq!(migrate(&url, &["up", "--yes"]).ok(), "applied 1 migration\n");
+    }
 }
 
 #[tokio::test]

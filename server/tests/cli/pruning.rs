@@ -7,6 +7,7 @@ use crate::process::semel;
 
 on_every_store!(
     expired_records_are_removed_and_others_stay,
+    what_expired_lately_may_stay,
     a_dry_run_removes_nothing,
     every_batch_is_gone_through
 );
@@ -21,6 +22,17 @@ async fn expired_records_are_removed_and_others_stay(place: Place) {
     assert_eq!(ran.ok(), "removed 2 expired records\n");
     assert_eq!(place.of_realm(&["list", "--output", "json"]).json().len(), 2);
     assert_eq!(place.of_realm(&["prune"]).ok(), "removed 0 expired records\n");
+}
+
+async fn what_expired_lately_may_stay(place: Place) {
+    place.expired("k-1").await;
+    place.held("k-held").await;
+    let kept = place.of_realm(&["prune", "--expired-for", "1h"]).ok();
+    assert_eq!(kept, "removed 0 expired records\n");
+    while place.of_realm(&["prune", "--expired-for", "1s", "--output", "json"]).json()[0]["removed"] == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(place.of_realm(&["list", "--output", "json"]).json().len(), 1);
 }
 
 async fn a_dry_run_removes_nothing(place: Place) {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel::{Ask, Claim, Intent, Key, Lease, Outcome, Owner, Query, Scope, Takeover, Terms, Token};
+use semel::{
+    AfterCrash, Ask, Claim, Intent, Key, Lease, Outcome, Owner, Query, Scope, Takeover, Terms, Token,
+};
 
 use crate::place::Place;
 
@@ -31,6 +33,11 @@ impl Place {
     /// A record of which nobody knows what happened.
     pub(crate) async fn held(&self, value: &str) -> Lease {
         self.new_key(value).held("the connection was lost").await
+    }
+
+    /// A record whose attempt is lost, and which the next one takes over.
+    pub(crate) async fn lost(&self, value: &str) -> Lease {
+        self.new_key(value).under(AfterCrash::Retry).held("the connection was lost").await
     }
 
     pub(crate) async fn running(&self, value: &str) -> Lease {
@@ -81,6 +88,10 @@ impl<'a> New<'a> {
 
     pub(crate) fn by(self, owner: &'a str) -> Self {
         Self { owner, ..self }
+    }
+
+    pub(crate) fn under(self, policy: AfterCrash) -> Self {
+        Self { terms: self.terms.with_after_crash(policy), ..self }
     }
 
     fn for_a_moment(self) -> Self {
