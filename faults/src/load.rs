@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rand::rngs::StdRng;
@@ -17,17 +18,18 @@ use crate::work::Work;
 /// How many errands are under way at any time.
 const WORKERS: u64 = 48;
 const CALLERS: u32 = 8;
-/// For how long a client tries before it turns to something else, and leaves the rest for the end.
-const TRY_US: u64 = 2_000_000;
 
 /// How the callers of a round behave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     /// With what their keys begin.
     pub(crate) name: &'static str,
-    pub(crate) lease_ms: u64,
-    /// How many of a hundred errands take longer than a lease, so that it has to be renewed.
+    /// How long slow errands last, at least: longer than a lease, so that it has to be renewed, or than the retention.
+    pub(crate) slow_ms: u64,
+    /// How many of a hundred errands are slow.
     pub(crate) slow_percent: u32,
+    /// For how long a client tries before it turns to something else, and leaves the rest for the end.
+    pub(crate) tries_for: Duration,
     /// How often they repeat at most what they have the answer to.
     pub(crate) repeats: u32,
 }
@@ -61,13 +63,15 @@ impl Load {
         Self { client: client.clone(), workers, seed }
     }
 
-    /// Ends the load, and asks once more for everything: first for what is open, as that has a time to keep.
-    pub(crate) async fn settle(mut self, until: u64) -> Result<()> {
+    /// Ends the load, and asks once more for everything: first for what is open, as that has a time to keep. Outcomes that
+    /// expire are not asked for again: nobody who has one can expect it to be there still.
+    pub(crate) async fn settle(mut self, until: u64, outcomes_expire: bool) -> Result<()> {
         self.client.stop();
         let mut errands = Vec::new();
         while let Some(ended) = self.workers.join_next().await {
             errands.extend(ended.context("a caller panicked")??);
         }
+        errands.retain(|(_, standing)| !outcomes_expire || *standing != Standing::Settled);
         errands.sort_by_key(|(_, standing)| *standing != Standing::Open);
         let (errands, next) = (Arc::new(errands), Arc::<AtomicU64>::default());
         let mut workers = JoinSet::new();
@@ -112,15 +116,16 @@ impl Worker {
             let work = Work { intent: 1, ..errand.work.clone() };
             others.push(Errand { caller: errand.caller.clone(), work });
         }
+        let until = clock::now() + self.style.tries_for.as_micros() as u64;
         let mut at_once = JoinSet::new();
         for other in others {
             let (client, mut chance) = (self.client.clone(), StdRng::seed_from_u64(self.chance.random()));
             at_once.spawn(async move {
-                let standing = client.run(&other, false, clock::now() + TRY_US, &mut chance).await?;
+                let standing = client.run(&other, false, until, &mut chance).await?;
                 anyhow::Ok((other, standing))
             });
         }
-        let standing = self.client.run(&errand, false, clock::now() + TRY_US, &mut self.chance).await?;
+        let standing = self.client.run(&errand, false, until, &mut self.chance).await?;
         while let Some(ended) = at_once.join_next().await {
             let (other, standing) = ended.context("a caller panicked")??;
             // A double at the same time is the same errand; all others are asked for at the end, too.
@@ -145,8 +150,8 @@ impl Worker {
         let dice = self.chance.random_range(0..100);
         let work_ms = match dice {
             // Before the effect, and after it.
-            _ if dice < self.style.slow_percent => self.style.lease_ms * 6 / 10,
-            _ if dice < self.style.slow_percent + 3 => self.style.lease_ms / 5,
+            _ if dice < self.style.slow_percent => self.style.slow_ms / 2,
+            _ if dice < self.style.slow_percent + 3 => self.style.slow_ms / 6,
             _ => self.chance.random_range(0..3),
         };
         let turned_away_first = self.chance.random_bool(0.03);

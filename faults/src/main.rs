@@ -21,6 +21,7 @@ mod load;
 mod client;
 mod work;
 mod service;
+mod hook;
 mod transaction;
 mod ledger;
 mod checker;

@@ -90,6 +90,7 @@ impl Nemesis<'_> {
             Fault::PauseBriefly => self.pause(LEASE_MS * 17 / 10).await?,
             Fault::CutClients => self.world.doors.iter().for_each(|door| door.cut(10)),
             Fault::CutStore => self.world.roads.iter().for_each(|road| road.cut(2)),
+            Fault::TakeoverInSlowCommit => self.take_over_in_slow_commit().await?,
             Fault::EndBackends => self.end_backends().await?,
             Fault::RestartPostgres => {
                 block_in_place(|| self.sites.restart(MAIN))?;
@@ -153,6 +154,25 @@ impl Nemesis<'_> {
         let end = "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1";
         let ended = client.query(end, &[&self.world.database]).await?.len();
         self.tally.add("postgres: all backends ended", u64::from(ended > 0));
+        Ok(())
+    }
+
+    /// One process hears of its grants only when their leases are over, and the other is about to take over.
+    async fn take_over_in_slow_commit(&mut self) -> Result<()> {
+        let lease = Duration::from_millis(LEASE_MS);
+        let client = sites::connect(&self.world.postgres, "postgres").await?;
+        let road = &self.world.roads[self.chance.random_range(0..self.world.processes.len())];
+        road.hold_back();
+        sleep(lease * 8 / 10).await;
+        // There is no such standby: commits wait for it with their rows locked.
+        client.batch_execute("alter system set synchronous_standby_names = 'nobody'").await?;
+        client.batch_execute("select pg_reload_conf()").await?;
+        sleep(lease * 4 / 10).await;
+        road.let_go();
+        sleep(lease * 6 / 10).await;
+        client.batch_execute("alter system reset synchronous_standby_names").await?;
+        client.batch_execute("select pg_reload_conf()").await?;
+        self.tally.add("postgres: takeover against a slow commit", 1);
         Ok(())
     }
 

@@ -24,10 +24,17 @@ pub(crate) struct Stage<'a> {
     pub(crate) urls: &'a Urls,
 }
 
-/// The URLs of a store and of the cache before it.
+/// The URLs of a store, for each process or one for all, and of the cache before it.
 pub(crate) struct Urls {
-    pub(crate) store: String,
+    pub(crate) stores: Vec<String>,
     pub(crate) cache: Option<String>,
+}
+
+impl Urls {
+    /// That of the store, for this process.
+    fn of(&self, process: usize) -> &str {
+        &self.stores[process % self.stores.len()]
+    }
 }
 
 /// This executable, and that of the gateway beside it.
@@ -55,7 +62,7 @@ impl Programs {
     pub(crate) fn service(
         &self,
         stage: &Stage<'_>,
-        name: &str,
+        index: usize,
         listen: SocketAddr,
         has_layer: bool,
     ) -> Result<Program> {
@@ -66,19 +73,26 @@ impl Programs {
         add("--listen", &listen.to_string());
         add("--policy", &stage.policy()?);
         add("--lease-ms", &LEASE_MS.to_string());
+        if let Some(retention) = stage.scenario.retention {
+            add("--retention-ms", &retention.as_millis().to_string());
+        }
         add("--ledger", &stage.ledger);
         add("--log", &stage.folder);
         if has_layer {
-            add("--store", &stage.urls.store);
+            add("--store", &stage.urls.of(index));
             stage.urls.cache.iter().for_each(|cache| add("--cache", cache));
         }
-        stage.program(name, &self.faults, args, listen)
+        if stage.scenario.reconciles() {
+            args.push("--reconcile".into());
+        }
+        let name = if has_layer { "service" } else { "upstream" };
+        stage.program(&format!("{name}-{index}"), &self.faults, args, listen)
     }
 
     pub(crate) fn gateway(
         &self,
         stage: &Stage<'_>,
-        name: &str,
+        index: usize,
         listen: SocketAddr,
         upstream: SocketAddr,
     ) -> Result<Program> {
@@ -89,9 +103,9 @@ impl Programs {
         add("--policy", &stage.policy()?);
         add("--lease", &format!("{LEASE_MS}ms"));
         add("--admin", "off");
-        add("--store", &stage.urls.store);
+        add("--store", stage.urls.of(index));
         stage.urls.cache.iter().for_each(|cache| add("--cache", cache));
-        stage.program(name, &self.semel, args, listen)
+        stage.program(&format!("gateway-{index}"), &self.semel, args, listen)
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 use tokio_util::task::AbortOnDropHandle;
@@ -27,6 +28,8 @@ struct State {
     /// How many of the next answers are to be lost.
     wanted: AtomicU64,
     cuts: AtomicU64,
+    /// Whether answers are held back.
+    holds_back: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -63,9 +66,19 @@ impl Proxy {
         self.state.wanted.fetch_add(answers, Ordering::Relaxed);
     }
 
-    /// Loses no more.
+    /// Holds all answers back until they are let go.
+    pub(crate) fn hold_back(&self) {
+        self.state.holds_back.send_replace(true);
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.state.holds_back.send_replace(false);
+    }
+
+    /// Loses no more, and holds nothing back.
     pub(crate) fn heal(&self) {
         self.state.wanted.store(0, Ordering::Relaxed);
+        self.let_go();
     }
 
     /// How many answers were lost.
@@ -94,6 +107,7 @@ async fn pass(client: TcpStream, server: SocketAddr, state: &State) -> io::Resul
             if state.takes_one() {
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
+            state.let_pass().await;
             to_client.write_all(&piece[..length]).await?;
         }
     };
@@ -102,6 +116,13 @@ async fn pass(client: TcpStream, server: SocketAddr, state: &State) -> io::Resul
 }
 
 impl State {
+    /// Waits while answers are held back.
+    async fn let_pass(&self) {
+        let mut held_back = self.holds_back.subscribe();
+        // Its other end is in this state, and is not gone before.
+        let _is_there = held_back.wait_for(|holds_back| !holds_back).await;
+    }
+
     /// Whether this answer is to be lost.
     fn takes_one(&self) -> bool {
         let less = |wanted: u64| wanted.checked_sub(1);
@@ -145,6 +166,19 @@ mod facts {
         assert!(ask(&proxy).await.is_err());
         assert_eq!(ask(&proxy).await.unwrap(), b'a');
         assert_eq!(proxy.cuts(), 2);
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_held_back_come_when_they_are_let_go() {
+        let proxy = Proxy::to(echo().await).await.unwrap();
+        proxy.hold_back();
+        let (answer, ()) = tokio::join!(ask(&proxy), async {
+            sleep(Duration::from_millis(50)).await;
+            proxy.let_go();
+        });
+        assert_eq!(answer.unwrap(), b'a');
+        proxy.hold_back();
+        assert!(tokio::time::timeout(Duration::from_millis(50), ask(&proxy)).await.is_err());
     }
 
     #[tokio::test]

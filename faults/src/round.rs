@@ -56,11 +56,11 @@ pub(crate) async fn run(
         false => Vec::new(),
     };
     let survivors = scenario.spares_processes();
-    let client = Client::new(world.targets(), log, !survivors);
+    let client = Client::new(world.targets(), log, !survivors && scenario.retention.is_none());
     let stalled = stall(scenario.place, sites)?;
 
-    let Scenario { slow_percent, repeats, .. } = *scenario;
-    let style = Style { name: "errand", lease_ms: LEASE_MS, slow_percent, repeats };
+    let Scenario { slow_percent, repeats, retention, .. } = *scenario;
+    let style = Style { slow_percent, repeats, ..style("errand", retention) };
     let load = Load::start(&client, style, seed);
     let chance = StdRng::seed_from_u64(seed);
     let turn = usize::try_from(seed % 11).unwrap_or_default();
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     nemesis.heal().await?;
     let healed_at = clock::now();
     let mut tally = nemesis.tally();
-    load.settle(healed_at + PATIENCE_US).await?;
+    load.settle(healed_at + PATIENCE_US, retention.is_some()).await?;
     drop(client);
     let mut footprints = Vec::new();
     for (process, before) in world.processes.iter().zip(before) {
@@ -93,6 +93,7 @@ pub(crate) async fn run(
         abandons: scenario.front == Front::Gateway,
         forgets: scenario.policy == Policy::Transactional && scenario.kills_postgres(),
         survivors,
+        expires: scenario.retention.is_some(),
         settle: SETTLE,
     };
     let verdict = check(&terms, &history);
@@ -100,16 +101,25 @@ pub(crate) async fn run(
     Ok(Ended { verdict, tally, footprints })
 }
 
+/// How callers behave for whom outcomes are kept for so long, if not for much longer than any round.
+fn style(name: &'static str, retention: Option<Duration>) -> Style {
+    let lease = Duration::from_millis(LEASE_MS);
+    let slow = retention.unwrap_or(lease) * 6 / 5;
+    Style {
+        name,
+        slow_ms: slow.as_millis() as u64,
+        slow_percent: 1,
+        tries_for: if retention.is_some() { 2 * slow } else { 2 * lease },
+        repeats: 4,
+    }
+}
+
 /// Some load without faults, and what the processes hold on to after it.
 async fn warm_up(world: &World, log: &Log, seed: u64) -> Result<Vec<Footprint>> {
     let client = Client::new(world.targets(), log.clone(), false);
-    let load = Load::start(
-        &client,
-        Style { name: "warm-up", lease_ms: LEASE_MS, slow_percent: 1, repeats: 4 },
-        !seed,
-    );
+    let load = Load::start(&client, style("warm-up", None), !seed);
     sleep(WARM_UP).await;
-    load.settle(clock::now() + PATIENCE_US).await?;
+    load.settle(clock::now() + PATIENCE_US, false).await?;
     drop(client);
     sleep(WARM_UP).await;
     world.processes.iter().map(Footprint::of).collect()

@@ -13,7 +13,9 @@ pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     pub(crate) faults: &'static [Fault],
     pub(crate) length: Duration,
-    /// How many of a hundred errands take longer than a lease.
+    /// For how long outcomes are kept, if for so short a time that work outlasts it.
+    pub(crate) retention: Option<Duration>,
+    /// How many of a hundred errands take longer than a lease, or than that retention.
     pub(crate) slow_percent: u32,
     /// Whether it is looked at that processes let go of what they took.
     pub(crate) measures_memory: bool,
@@ -33,6 +35,11 @@ impl Scenario {
     pub(crate) fn spares_processes(&self) -> bool {
         use Fault::{Kill, KillUpstream, Pause, PauseBriefly};
         !self.faults.iter().any(|fault| matches!(fault, Kill | KillUpstream | Pause | PauseBriefly))
+    }
+
+    /// Whether held keys are looked into by a hook, which may find that nothing happened.
+    pub(crate) fn reconciles(&self) -> bool {
+        self.faults.contains(&Fault::TakeoverInSlowCommit)
     }
 
     /// Whether the server itself is killed.
@@ -87,6 +94,9 @@ pub(crate) enum Fault {
     CutClients,
     /// Answers of the store are lost, with their connections.
     CutStore,
+    /// The answers that grant keys to one process come only after its leases, while the takeover of another process is in
+    /// its commit, which takes long.
+    TakeoverInSlowCommit,
     /// The server ends all connections.
     EndBackends,
     /// Postgres is killed, and started again.

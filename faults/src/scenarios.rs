@@ -7,11 +7,14 @@ use crate::scenario::{Expected, Fault, Front, Place, Scenario};
 
 use Fault::{
     CutClients, CutStore, EndBackends, FailOverRedis, FillDisk, FlushRedis, Kill, KillUpstream, MoveClock,
-    Pause, PauseBriefly, PauseRedis, Promote, RestartPostgres, RestartRedis,
+    Pause, PauseBriefly, PauseRedis, Promote, RestartPostgres, RestartRedis, TakeoverInSlowCommit,
 };
 
 /// What a second effect looks like, to whom.
 const DOUBLES: &[Kind] = &[Kind::SecondEffect, Kind::SecondRun];
+
+/// So short that slow work outlasts it, and so long that nobody who asks again and again misses an outcome.
+const SHORT_RETENTION: Option<Duration> = Some(Duration::from_secs(3));
 
 /// What goes wrong around processes that live on.
 const STEADY: &[Fault] =
@@ -26,6 +29,7 @@ pub(crate) fn soak() -> Scenario {
         policy: Policy::Hold,
         faults: STEADY,
         length: Duration::from_secs(600),
+        retention: None,
         slow_percent: 1,
         measures_memory: true,
         repeats: 40,
@@ -42,6 +46,7 @@ pub(crate) fn trials(length: Duration, repeats: u32) -> Vec<Scenario> {
         policy,
         faults,
         length,
+        retention: None,
         slow_percent: 1,
         measures_memory: false,
         repeats,
@@ -80,6 +85,14 @@ pub(crate) fn trials(length: Duration, repeats: u32) -> Vec<Scenario> {
         ),
         // Leases are renewed: nothing is taken over from those who live.
         Scenario { slow_percent: 40, ..round("calm-retry", Place::Postgres, Layer, Retry, &[CutClients]) },
+        Scenario {
+            retention: SHORT_RETENTION,
+            slow_percent: 40,
+            // Each errand takes as long as half of any other round.
+            length: 2 * length,
+            ..round("outlasts-retention-hold", Place::Postgres, Layer, Hold, &[CutClients, CutStore, Kill])
+        },
+        round("slow-commit-hold", Place::Postgres, Layer, Hold, &[TakeoverInSlowCommit, CutClients]),
         Scenario { measures_memory: true, ..round("steady-tiered-hold", Place::Tiered, Layer, Hold, STEADY) },
         round(
             "redis-retry",
@@ -152,6 +165,7 @@ pub(crate) fn controls() -> Vec<Scenario> {
         policy,
         faults,
         length: Duration::from_secs(4),
+        retention: None,
         // Slow enough to be taken over in the middle, where there is a takeover.
         slow_percent: if policy == Retry { 40 } else { 1 },
         measures_memory: false,
@@ -203,6 +217,25 @@ pub(crate) fn controls() -> Vec<Scenario> {
             Hold,
             &[Kill],
             Expected::Caught("takeover_under_hold", &[Kind::SecondRun]),
+        ),
+        Scenario {
+            retention: SHORT_RETENTION,
+            slow_percent: 40,
+            length: Duration::from_secs(8),
+            ..round(
+                "mistake-expiry-from-claim",
+                Place::Postgres,
+                Hold,
+                &[CutClients],
+                Expected::Caught("expiry_from_claim", DOUBLES),
+            )
+        },
+        round(
+            "mistake-confirm-by-lock",
+            Place::Postgres,
+            Hold,
+            &[TakeoverInSlowCommit],
+            Expected::Caught("confirm_by_lock", &[Kind::SecondRun]),
         ),
         round(
             "mistake-hot-tier-grants",

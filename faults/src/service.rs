@@ -17,7 +17,9 @@ use clap::Args;
 #[cfg(semel_faults)]
 use semel::fault::reach;
 use semel::http::{IdempotencyLayer, Verdict};
-use semel::{Lease, Outcome, Policy, PostgresStore, RedisOptions, RedisStore, SqliteStore, Store, Tiered};
+use semel::{
+    Lease, Once, Outcome, Policy, PostgresStore, RedisOptions, RedisStore, SqliteStore, Store, Tiered,
+};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tracing_subscriber::filter::LevelFilter;
@@ -25,6 +27,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::checker::Policy as Named;
 use crate::clock;
 use crate::event::{Effect, Receipt, Step, What};
+use crate::hook;
 use crate::ledger;
 use crate::log::Log;
 use crate::transaction::Accounts;
@@ -50,6 +53,12 @@ pub(crate) struct ServiceArgs {
     policy: Named,
     #[arg(long)]
     lease_ms: u64,
+    /// For how long outcomes are kept, if not for a day.
+    #[arg(long)]
+    retention_ms: Option<u64>,
+    /// Has held keys looked into, by the logs of all handlers.
+    #[arg(long)]
+    reconcile: bool,
     /// The socket of the ledger.
     #[arg(long)]
     ledger: PathBuf,
@@ -79,17 +88,15 @@ pub(crate) async fn serve(args: ServiceArgs) -> Result<()> {
     };
     let mut router = Router::new().route("/effects", post(handle));
     if let Some(url) = &args.store {
-        let layer = match url.split(':').next() {
-            Some("sqlite") => IdempotencyLayer::new(SqliteStore::open(&url["sqlite:".len()..]).await?),
-            Some(scheme) if scheme.starts_with("redis") => {
-                IdempotencyLayer::new(RedisStore::connect(url).await?)
-            }
+        let once = match url.split(':').next() {
+            Some("sqlite") => Once::new(SqliteStore::open(&url["sqlite:".len()..]).await?),
+            Some(scheme) if scheme.starts_with("redis") => Once::new(RedisStore::connect(url).await?),
             _ => {
                 let store = PostgresStore::connect(url).await?;
                 if args.policy == Named::Transactional {
                     service.accounts = Some(Accounts::new(url, store.clone())?);
                 }
-                IdempotencyLayer::new(before(store, args.cache.as_deref()).await?)
+                Once::new(before(store, args.cache.as_deref()).await?)
             }
         };
         let policy = match args.policy {
@@ -98,7 +105,12 @@ pub(crate) async fn serve(args: ServiceArgs) -> Result<()> {
             Named::Transactional => Policy::transactional(),
         };
         let policy = policy.with_lease(Duration::from_millis(args.lease_ms))?;
-        router = router.layer(layer.with_policy(policy).with_required_key(true));
+        let once = once.with_policy(match args.retention_ms {
+            Some(retention) => policy.with_retention(Duration::from_millis(retention))?,
+            None => policy,
+        });
+        let once = if args.reconcile { once.with_reconcile(hook::over(&args.log)) } else { once };
+        router = router.layer(IdempotencyLayer::over(once).with_required_key(true));
     }
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("could not listen on {}", args.listen))?;

@@ -41,7 +41,7 @@ pub(crate) struct World {
     pub(crate) upstreams: Vec<Process>,
     /// The ways from clients to processes.
     pub(crate) doors: Vec<Proxy>,
-    /// The ways from processes to the store.
+    /// The ways from processes to the store; those to Postgres first, of one process after the other.
     pub(crate) roads: Vec<Proxy>,
     /// The servers of Postgres behind those ways, and the database there.
     pub(crate) postgres: Vec<SocketAddr>,
@@ -85,11 +85,11 @@ impl World {
         let stage = Stage { scenario, folder, ledger: &ledger, clock: &clock, urls: &urls };
         for (index, (front, back)) in fronts.iter().zip(backs).enumerate() {
             let program = match scenario.front {
-                Front::Layer => programs.service(&stage, &format!("service-{index}"), *front, true)?,
+                Front::Layer => programs.service(&stage, index, *front, true)?,
                 Front::Gateway => {
-                    let upstream = programs.service(&stage, &format!("upstream-{index}"), *back, false)?;
+                    let upstream = programs.service(&stage, index, *back, false)?;
                     world.upstreams.push(Process::start(upstream).await?);
-                    programs.gateway(&stage, &format!("gateway-{index}"), *front, *back)?
+                    programs.gateway(&stage, index, *front, *back)?
                 }
             };
             world.processes.push(Process::start(program).await?);
@@ -139,7 +139,7 @@ impl World {
     }
 
     async fn open(&mut self, scenario: &Scenario, sites: &mut Sites) -> Result<Urls> {
-        let store = match scenario.place {
+        let stores = match scenario.place {
             Place::Postgres | Place::Tiered | Place::TieredCluster => {
                 let server = block_in_place(|| sites.alone(MAIN))?;
                 self.open_postgres(&[server], scenario.policy).await?
@@ -156,18 +156,18 @@ impl World {
                 let pair = block_in_place(|| sites.pair(ASYNC[0], ASYNC[1], false))?;
                 self.open_postgres(&pair, scenario.policy).await?
             }
-            Place::Sqlite => open_sqlite(&self.folder).await?,
+            Place::Sqlite => vec![open_sqlite(&self.folder).await?],
             Place::SqliteOnSmallDisk => {
                 let disk = block_in_place(|| sites.disk(scenario.place))?.path().join(&self.database);
                 std::fs::create_dir(&disk)?;
-                open_sqlite(&disk).await?
+                vec![open_sqlite(&disk).await?]
             }
-            Place::Redis => self.open_hot(sites).await?,
-            Place::RedisCluster => block_in_place(|| {
+            Place::Redis => vec![self.open_hot(sites).await?],
+            Place::RedisCluster => vec![block_in_place(|| {
                 let cluster = sites.cluster()?;
                 cluster.flush()?;
                 anyhow::Ok(cluster.url())
-            })?,
+            })?],
         };
         let cache = match scenario.place {
             Place::Tiered => Some(self.open_hot(sites).await?),
@@ -178,7 +178,7 @@ impl World {
             })?),
             _ => None,
         };
-        Ok(Urls { store, cache })
+        Ok(Urls { stores, cache })
     }
 
     /// The one Redis, empty, and a way to it.
@@ -194,8 +194,8 @@ impl World {
         Ok(url)
     }
 
-    /// Makes a database on these servers, and ways to them.
-    async fn open_postgres(&mut self, servers: &[SocketAddr], policy: Policy) -> Result<String> {
+    /// Makes a database on these servers, and ways to them for each process.
+    async fn open_postgres(&mut self, servers: &[SocketAddr], policy: Policy) -> Result<Vec<String>> {
         self.postgres = servers.to_vec();
         let client = sites::connect(servers, "postgres").await?;
         client.batch_execute(&format!("create database {}", self.database)).await?;
@@ -204,11 +204,17 @@ impl World {
             transaction::prepare(&client).await?;
         }
         PostgresStore::connect(&sites::url(servers, &self.database)).await?.migrate().await?;
-        for server in servers {
-            self.roads.push(Proxy::to(*server).await?);
+        let mut urls = Vec::new();
+        for _ in 0..PROCESSES {
+            let mut ways = Vec::new();
+            for server in servers {
+                let road = Proxy::to(*server).await?;
+                ways.push(road.address());
+                self.roads.push(road);
+            }
+            urls.push(sites::url(&ways, &self.database));
         }
-        let ways: Vec<SocketAddr> = self.roads.iter().map(Proxy::address).collect();
-        Ok(sites::url(&ways, &self.database))
+        Ok(urls)
     }
 }
 

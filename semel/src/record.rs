@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fault;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::{Fence, Lease, Token};
@@ -117,6 +118,7 @@ impl Record {
         let begins = match self.state {
             State::Running if self.after_crash == AfterCrash::Hold => return None,
             State::Running => self.lease_until,
+            State::Done { .. } if fault::makes("expiry_from_claim") => self.created_at,
             State::Done { finished_at, .. } => finished_at,
             State::Released => self.updated_at,
         };

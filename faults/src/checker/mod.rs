@@ -59,6 +59,8 @@ pub(crate) struct Terms {
     /// No process was killed or stopped, and under `retry` the store was let alone, too: whoever started has gone on. So no
     /// key is held in the end, and none is taken over.
     pub(crate) survivors: bool,
+    /// Outcomes expire soon, so that those that were told are not asked for again.
+    pub(crate) expires: bool,
     /// How long settling may take after healing, besides a lease.
     pub(crate) settle: Duration,
 }

@@ -15,7 +15,8 @@ pub(super) fn check(terms: &Terms, story: &Story<'_>, told: &Told<'_>, findings:
     for request in story.requests.iter().filter(|request| request.after) {
         asked.entry(request.intent).or_default().push(request);
     }
-    if let (Some(last), true) = (story.requests.last(), asked.is_empty()) {
+    let is_over = terms.expires && (!told.all.is_empty() || story.requests.iter().any(|r| is_mismatch(r)));
+    if let (Some(last), true) = (story.requests.last(), asked.is_empty() && !is_over) {
         findings.report(Kind::Unasked, || format!("no request after healing; the last: {}", Seen(last)));
     }
     let mut firsts: BTreeMap<u32, &Outcome<'_>> = BTreeMap::new();

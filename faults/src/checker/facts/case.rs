@@ -37,6 +37,7 @@ pub(super) fn terms(policy: Policy) -> Terms {
         abandons: false,
         forgets: false,
         survivors: false,
+        expires: false,
         settle: Duration::from_millis(SETTLE),
     }
 }

@@ -32,6 +32,18 @@ fn every_key_is_asked_for() {
 }
 
 #[test]
+fn an_outcome_that_expires_is_not_asked_for_again() {
+    let expires = || {
+        let mut case = hold();
+        case.terms.expires = true;
+        case
+    };
+    expires().works("a", 10).asks(0..50, Outcome("a")).passes();
+    // Whoever was told nothing has to ask, however long ago it was.
+    expires().works("a", 10).asks(0..50, Nothing).finds(&[Unasked]);
+}
+
+#[test]
 fn what_was_lost_is_taken_over_a_lease_after_healing() {
     for case in [retry, transactional] {
         let last = LEASE + SETTLE;
