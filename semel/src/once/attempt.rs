@@ -12,7 +12,9 @@ use super::error::{Failure, RunError};
 use super::patience::{Patience, call};
 use super::renew::Renewal;
 use super::{Once, Ran, Work};
+use crate::answer::Ack;
 use crate::error::StoreError;
+use crate::fault;
 use crate::intent::Intent;
 use crate::lease::Lease;
 use crate::outcome::Outcome;
@@ -42,18 +44,18 @@ impl Once {
         let is_late = |heard: Instant| heard.elapsed() > length() / 3;
         let mut heard = copies.sent;
         if is_late(heard) {
-            heard = Instant::now();
-            if let Some(ended) = Box::pin(self.make_sure(lease, intent, copies)).await {
-                return ended;
-            }
+            heard = match Box::pin(self.make_sure(lease, intent, copies)).await {
+                Ok(confirmed) => confirmed,
+                Err(ended) => return *ended,
+            };
         }
         let (store, alive) = (&self.engine.store, &self.engine.alive);
         let mut renewal = Some(Renewal::begin(store, lease, length(), heard, alive).await);
         // Others may have had their turn meanwhile, and taken their time.
         if is_late(heard)
-            && let Some(ended) = Box::pin(self.make_sure(lease, intent, copies)).await
+            && let Err(ended) = Box::pin(self.make_sure(lease, intent, copies)).await
         {
-            return ended;
+            return *ended;
         }
         let result = self.work(lease.clone(), work).await;
         self.settle(lease, intent, copies, &mut renewal, result).await
@@ -67,35 +69,48 @@ impl Once {
         result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))))
     }
 
-    /// Makes sure that a lease that took long to get is still ours; else says how the run ends.
+    /// Makes sure that a lease that took long to get is still ours, and says from when on it is; else says how the run
+    /// ends, without having started the work.
     async fn make_sure(
         &self,
         lease: &Lease,
         intent: &Intent,
         copies: &Copies,
-    ) -> Option<Result<Ran<Outcome>, RunError>> {
+    ) -> Result<Instant, Box<Result<Ran<Outcome>, RunError>>> {
         match self.confirm(lease).await {
-            Ok(true) => None,
-            Ok(false) => {
+            Ok(Some(confirmed)) => Ok(confirmed),
+            Ok(None) => {
                 self.void_later(lease.key(), copies);
-                Some(self.winner(lease, intent).await)
+                Err(Box::new(self.winner(lease, intent).await))
             }
             Err(error) => {
                 self.release_later(lease, copies);
-                Some(Err(RunError::Unavailable(error)))
+                Err(Box::new(Err(RunError::Unavailable(error))))
             }
         }
     }
 
-    /// Whether a lease that took long to get is still ours: it may be over, and somebody else may have found out that
-    /// nothing happened, which is true until the work starts.
-    async fn confirm(&self, lease: &Lease) -> Result<bool, StoreError> {
+    /// When the renewal was sent by which a lease that took long to get is still ours; `None` if it is not. It may be
+    /// over, and a hook may have found out for another process that nothing happened, which is true until the work
+    /// starts.
+    ///
+    /// Only a renewal that was applied, and answered within the lease that it began, confirms anything. One that met a
+    /// locked row is sent again for as long as the patience lasts: the lock may be a takeover in its commit.
+    async fn confirm(&self, lease: &Lease) -> Result<Option<Instant>, StoreError> {
+        let length = self.engine.policy.terms().lease();
         let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
         loop {
-            match call(self.engine.store.renew(lease, self.engine.policy.terms().lease())).await {
-                Ok(ack) => return Ok(ack.stands()),
-                Err(error) if patience.lasts(&error).await => {}
-                Err(error) => return Err(error),
+            let asked = Instant::now();
+            let unconfirmed = match call(self.engine.store.renew(lease, length)).await {
+                Ok(Ack::Applied) if asked.elapsed() < length => return Ok(Some(asked)),
+                Ok(Ack::Repeated) if fault::makes("confirm_by_lock") => return Ok(Some(asked)),
+                Ok(Ack::Applied) => StoreError::unavailable("the lease was confirmed too late"),
+                Ok(Ack::Repeated) => StoreError::unavailable("the record is locked by an open transaction"),
+                Ok(Ack::Finished | Ack::Superseded | Ack::Missing) => return Ok(None),
+                Err(error) => error,
+            };
+            if !patience.lasts(&unconfirmed).await {
+                return Err(unconfirmed);
             }
         }
     }

@@ -298,6 +298,8 @@ impl Once {
                     Box::pin(self.wait(key, until, caller))
                         .await
                         .map_err(|_| RunError::Pending { since, retry_after: left })?;
+                    // What was found out about an attempt need not be true of it any more: it ran meanwhile.
+                    (takeover, found_out) = (self.engine.policy.takeover(), None);
                 }
                 // Its renewals do not get through, but it lives, so it is not lost.
                 &mut Claim::Held(held) if self.engine.alive.has(key, held.fence) => {
@@ -305,6 +307,7 @@ impl Once {
                     Box::pin(self.wait(key, until, caller))
                         .await
                         .map_err(|_| RunError::Pending { since: held.since, retry_after })?;
+                    (takeover, found_out) = (self.engine.policy.takeover(), None);
                 }
                 &mut Claim::Held(held) => {
                     let known = if reconciles_left > 0 {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use semel::{MemoryStore, StoreError};
+use semel::StoreError;
 use tokio::time::sleep;
 
+use crate::locks::Locking;
 use crate::support::Path;
 
 /// Chance that can be repeated: the same seed gives the same history.
@@ -38,7 +39,7 @@ impl Dice {
 /// One process: its way to the store, and whether it has crashed.
 #[derive(Clone)]
 pub(crate) struct Process {
-    pub(crate) store: MemoryStore,
+    pub(crate) store: Locking,
     dice: Dice,
     crashed: Arc<AtomicBool>,
     /// Shared by all processes: the network is well again.
@@ -50,6 +51,8 @@ enum Fate {
     Answered,
     /// It arrives late; so late that its asker may have given up.
     Delayed(Duration),
+    /// It is applied, and the answer takes so long that its lease may be over.
+    AnsweredLate(Duration),
     /// It never leaves.
     Refused,
     /// It is lost on its way.
@@ -64,7 +67,7 @@ enum Fate {
 }
 
 impl Process {
-    pub(crate) fn new(store: &MemoryStore, dice: &Dice, healed: &Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(store: &Locking, dice: &Dice, healed: &Arc<AtomicBool>) -> Self {
         let crashed = Arc::default();
         Self { store: store.clone(), dice: dice.clone(), crashed, healed: Arc::clone(healed) }
     }
@@ -89,7 +92,8 @@ impl Process {
             return Fate::Answered;
         }
         match self.dice.roll(100) {
-            0..70 => Fate::Answered,
+            0..66 => Fate::Answered,
+            66..70 => Fate::AnsweredLate(self.dice.millis(4_000)),
             70..76 => Fate::Delayed(self.dice.millis(8_000)),
             76..80 => Fate::Refused,
             80..85 => Fate::Lost(self.dice.millis(300)),
@@ -101,10 +105,12 @@ impl Process {
 }
 
 impl Path for Process {
+    type End = Locking;
+
     async fn pass<T, F>(
         &self,
         _verb: &'static str,
-        call: impl Fn(MemoryStore) -> F + Send + 'static,
+        call: impl Fn(Locking) -> F + Send + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send,
@@ -122,6 +128,11 @@ impl Path for Process {
                 });
                 let _applied = sent.await;
                 Err(StoreError::unknown("answered too late"))
+            }
+            Fate::AnsweredLate(time) => {
+                let answer = call(self.store.clone()).await;
+                sleep(time).await;
+                answer
             }
             Fate::Refused => Err(StoreError::unavailable("connection refused")),
             Fate::Lost(time) => {

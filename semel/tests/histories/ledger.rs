@@ -62,11 +62,17 @@ impl Ledger {
         self.0.lock().unwrap().clone()
     }
 
-    /// What is wrong about one key, if anything is.
+    /// Whether the work began under this fence.
+    pub(crate) fn has_started(&self, fence: u64) -> bool {
+        self.all().iter().any(|(_, event)| *event == Event::Started { fence })
+    }
+
+    /// What is wrong about one key, if anything is. With a hook, a lost attempt under hold may be taken over.
     pub(crate) fn violation(
         &self,
         key: usize,
         policy: AfterCrash,
+        hook: bool,
         recorded: Option<(&State, u64)>,
     ) -> Option<String> {
         let events: Vec<Event> = self.all().into_iter().filter(|(k, _)| *k == key).map(|(_, e)| e).collect();
@@ -108,7 +114,7 @@ impl Ledger {
                 "the recorded outcome is not of the fence that owns the record",
             ),
             (
-                policy == AfterCrash::Hold && refused(Refusal::Superseded),
+                policy == AfterCrash::Hold && !hook && refused(Refusal::Superseded),
                 "somebody was superseded under hold",
             ),
             (refused(Refusal::Other), "an error that no fault explains"),

@@ -1,5 +1,6 @@
-//! Random histories: many requests over a few keys, through processes that crash and a network that loses,
-//! delays and repeats, judged by a ledger that the store knows nothing of.
+//! Random histories: many requests over a few keys, through processes that crash, a network that loses, delays and
+//! repeats, and a store whose rows are locked for as long as a commit takes, judged by a ledger that the store knows
+//! nothing of.
 //!
 //! The time is virtual and the chance is seeded: the same seed gives the same history. `SEMEL_SEED=n` replays one
 //! and prints it, `SEMEL_HISTORIES=n` runs another number of them than the default.
@@ -7,6 +8,7 @@
 mod chaos;
 mod hot;
 mod ledger;
+mod locks;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -14,17 +16,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Outcome, Policy, Store, Tiered};
+use semel::{
+    AfterCrash, Failure, Held, Intent, Key, Lease, MemoryStore, Once, Outcome, Policy, Reconciled, Store,
+    Tiered,
+};
 use tokio::time::{sleep, timeout};
 
 use chaos::{Dice, Process};
 use hot::Forgetful;
 use ledger::{Event, Ledger, Refusal};
+use locks::Locking;
 use support::Through;
 
-/// For each policy, over one store, and over two tiers.
+/// For each policy, over one store.
 const HISTORIES: u64 = 50_000;
-const TIERED_HISTORIES: u64 = 15_000;
+/// For each policy over two tiers, and with a hook.
+const FEWER_HISTORIES: u64 = 15_000;
 /// A third of it is a whole number of milliseconds, as is every other duration: timers round up to those, and a
 /// history with fractions would not be the same twice.
 const LEASE: Duration = Duration::from_millis(1_200);
@@ -138,11 +145,37 @@ enum Tiers {
     Two,
 }
 
+/// What a history is about.
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    after_crash: AfterCrash,
+    tiers: Tiers,
+    /// Whether a hook tells of lost attempts that have not started. Then nobody moves the clock: an attempt whose lease
+    /// is over too early, by a step of the clock, would start after the hook was asked.
+    hook: bool,
+}
+
+impl Setting {
+    const fn of(after_crash: AfterCrash, tiers: Tiers) -> Self {
+        Self { after_crash, tiers, hook: false }
+    }
+}
+
+/// Knows what happened, as the place of the effect would: an attempt that has not started did nothing.
+fn hook(ledger: &Ledger) -> impl Fn(Key, Intent, Held) -> std::future::Ready<Reconciled> + use<> {
+    let ledger = ledger.clone();
+    move |_, _, held| {
+        let started = ledger.has_started(held.fence.get());
+        std::future::ready(if started { Reconciled::Unknown } else { Reconciled::DidNotHappen })
+    }
+}
+
 /// One history. Gives the ledger and what is wrong with it.
-async fn history(seed: u64, after_crash: AfterCrash, tiers: Tiers) -> (Ledger, Option<String>) {
-    let dice = Dice::new(seed);
-    let (store, ledger) = (MemoryStore::new(), Ledger::default());
+async fn history(seed: u64, setting: Setting) -> (Ledger, Option<String>) {
+    let Setting { after_crash, tiers, .. } = setting;
+    let (dice, ledger) = (Dice::new(seed), Ledger::default());
     let healed = Arc::new(AtomicBool::new(false));
+    let store = Locking::new(&dice, &healed);
     let hot = Forgetful::new(&dice);
     let engine = |process: &Process| {
         let durable = Through(process.clone());
@@ -150,7 +183,8 @@ async fn history(seed: u64, after_crash: AfterCrash, tiers: Tiers) -> (Ledger, O
             Tiers::One => Once::new(durable),
             Tiers::Two => Once::new(Tiered::new(hot.seen_by(process), durable)),
         };
-        once.with_policy(policy(after_crash, &dice))
+        let once = once.with_policy(policy(after_crash, &dice));
+        if setting.hook { once.with_reconcile(hook(&ledger)) } else { once }
     };
     let processes: Vec<(Process, Once)> = (0..=dice.roll(3))
         .map(|_| {
@@ -183,8 +217,8 @@ async fn history(seed: u64, after_crash: AfterCrash, tiers: Tiers) -> (Ledger, O
             }
         }));
     }
-    if dice.percent(30) {
-        tokio::spawn(step_the_clock(store.clone(), dice.clone()));
+    if dice.percent(30) && !setting.hook {
+        tokio::spawn(step_the_clock(store.memory.clone(), dice.clone()));
     }
     for (process, _) in &processes {
         if dice.percent(25) {
@@ -216,16 +250,16 @@ async fn history(seed: u64, after_crash: AfterCrash, tiers: Tiers) -> (Ledger, O
     for number in 0..KEYS {
         let record = store.find(&key(number)).await.expect("memory answers");
         let recorded = record.as_ref().map(|record| (&record.state, record.fence.get()));
-        if let Some(wrong) = ledger.violation(number, after_crash, recorded) {
+        if let Some(wrong) = ledger.violation(number, after_crash, setting.hook, recorded) {
             return (ledger, Some(wrong));
         }
     }
     (ledger, None)
 }
 
-fn run(seed: u64, after_crash: AfterCrash, tiers: Tiers) -> (Ledger, Option<String>) {
+fn run(seed: u64, setting: Setting) -> (Ledger, Option<String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime without I/O can always be made").block_on(history(seed, after_crash, tiers))
+    runtime.expect("a runtime without I/O can always be made").block_on(history(seed, setting))
 }
 
 fn number_from(variable: &str) -> Option<u64> {
@@ -242,18 +276,18 @@ fn quiet() {
     }));
 }
 
-fn histories(after_crash: AfterCrash, tiers: Tiers) {
+fn histories(setting: Setting) {
     quiet();
     if let Some(seed) = number_from("SEMEL_SEED") {
-        let (ledger, violation) = run(seed, after_crash, tiers);
+        let (ledger, violation) = run(seed, setting);
         ledger.all().iter().for_each(|(key, event)| eprintln!("key {key}: {event:?}"));
-        assert_eq!(violation, None, "seed {seed}, {after_crash:?}");
+        assert_eq!(violation, None, "seed {seed}, {setting:?}");
         return;
     }
-    let count = if tiers == Tiers::One { HISTORIES } else { TIERED_HISTORIES };
+    let count = if setting.tiers == Tiers::One && !setting.hook { HISTORIES } else { FEWER_HISTORIES };
     for seed in 0..number_from("SEMEL_HISTORIES").unwrap_or(count) {
-        let (_, violation) = run(seed, after_crash, tiers);
-        assert_eq!(violation, None, "replay with SEMEL_SEED={seed}, {after_crash:?}, {tiers:?}");
+        let (_, violation) = run(seed, setting);
+        assert_eq!(violation, None, "replay with SEMEL_SEED={seed}, {setting:?}");
     }
 }
 
@@ -281,37 +315,42 @@ fn numbered(ledger: &Ledger) -> Vec<(usize, Event)> {
 fn the_same_seed_gives_the_same_history() {
     quiet();
     for (seed, tiers) in (0..500).zip([Tiers::One, Tiers::Two].into_iter().cycle()) {
-        let [one, other] = [(); 2].map(|()| numbered(&run(seed, AfterCrash::Retry, tiers).0));
+        let [one, other] = [(); 2].map(|()| numbered(&run(seed, Setting::of(AfterCrash::Retry, tiers)).0));
         assert_eq!(one, other, "seed {seed}, {tiers:?}");
     }
 }
 
 #[test]
 fn hold_keeps_its_promises_in_random_histories() {
-    histories(AfterCrash::Hold, Tiers::One);
+    histories(Setting::of(AfterCrash::Hold, Tiers::One));
 }
 
 #[test]
 fn retry_keeps_its_promises_in_random_histories() {
-    histories(AfterCrash::Retry, Tiers::One);
+    histories(Setting::of(AfterCrash::Retry, Tiers::One));
 }
 
 #[test]
 fn transactional_keeps_its_promises_in_random_histories() {
-    histories(AfterCrash::Transactional, Tiers::One);
+    histories(Setting::of(AfterCrash::Transactional, Tiers::One));
 }
 
 #[test]
 fn hold_keeps_its_promises_in_random_histories_of_two_tiers() {
-    histories(AfterCrash::Hold, Tiers::Two);
+    histories(Setting::of(AfterCrash::Hold, Tiers::Two));
 }
 
 #[test]
 fn retry_keeps_its_promises_in_random_histories_of_two_tiers() {
-    histories(AfterCrash::Retry, Tiers::Two);
+    histories(Setting::of(AfterCrash::Retry, Tiers::Two));
 }
 
 #[test]
 fn transactional_keeps_its_promises_in_random_histories_of_two_tiers() {
-    histories(AfterCrash::Transactional, Tiers::Two);
+    histories(Setting::of(AfterCrash::Transactional, Tiers::Two));
+}
+
+#[test]
+fn hold_keeps_its_promises_in_random_histories_with_a_hook() {
+    histories(Setting { hook: true, ..Setting::of(AfterCrash::Hold, Tiers::One) });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Change, Failure, Inspect, Phase, Policy, Prune, Ran, RunError, Store};
+use semel::{Failure, Phase, Policy, Prune, Ran, RunError, Store, Terms};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -232,11 +232,10 @@ async fn a_void_that_came_early_by_the_stores_clock_is_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn an_attempt_whose_record_is_gone_is_not_told_its_own_outcome() {
     let (gate, once) = engine();
+    let once = once.with_policy(with_lease(Policy::retry()));
     let store = gate.store.clone();
     let forgotten = move |_lease| async move {
-        let record = store.find(&key()).await?.expect("it runs");
-        store.memory_clock().advance(LEASE);
-        assert_eq!(store.forget(&key(), record.fence, "by mistake").await?, Change::Applied);
+        store.memory_clock().advance(LEASE + Terms::DEFAULT.retention());
         assert_eq!(store.prune(&Prune::default()).await?, 1);
         Ok(1)
     };

@@ -1,10 +1,12 @@
 //! Keeping a lease, and hearing of its loss.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::{Failure, Lease, MemoryStore, Once, Outcome, Phase, Policy, Ran, Reconciled, RunError, Store};
+use semel::{
+    Failure, Lease, MemoryStore, Once, Outcome, Phase, Policy, Ran, Reconciled, RunError, Store, Terms,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::gate::{Fault, Gate};
@@ -115,6 +117,56 @@ async fn work_does_not_start_under_a_lease_that_was_lost_on_the_way() {
     let first = fast.run(&key(), &intent(), counter.quick()).await.unwrap();
     let other = running.await.unwrap().unwrap();
     assert_eq!((first.value, other.value, counter.count()), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_does_not_start_under_a_lease_that_was_lost_while_it_was_confirmed() {
+    // Each answer takes longer than the lease, and no renewal by the background task gets through.
+    let short = || Policy::hold().with_lease(secs(3)).unwrap();
+    let gate = Gate::new();
+    gate.disturb("claim", Fault::SlowAnswer(secs(4)));
+    gate.disturb_calls("renew", 1..=1, Fault::SlowAnswer(secs(4)));
+    gate.disturb_calls("renew", 3..=3, Fault::SlowAnswer(secs(4)));
+    gate.disturb("renew", Fault::Hang);
+    let slow = Once::new(Through(gate.clone())).with_policy(short());
+    let did_not_happen = |_, _, _| async { Reconciled::DidNotHappen };
+    let fast = Once::new(gate.store.clone()).with_policy(short()).with_reconcile(did_not_happen);
+    let counter = Counter::default();
+    let running = tokio::spawn({
+        let work = counter.quick();
+        async move { slow.run(&key(), &intent(), work).await }
+    });
+    sleep(Duration::from_millis(11_500)).await;
+    assert_eq!(fast.run(&key(), &intent(), counter.quick()).await.unwrap().value, 1);
+    let late = running.await.unwrap();
+    assert!(matches!(late, Err(RunError::Unavailable(_))), "{late:?}");
+    assert_eq!(counter.count(), 1);
+}
+
+/// What a hook has found out is true of an attempt that has not started. That attempt starts, is lost, and is held again.
+#[tokio::test(start_paused = true)]
+async fn hook_is_asked_again_about_an_attempt_that_ran_meanwhile() {
+    let gate = Gate::new();
+    let owner = take_over(&gate.store).await;
+    gate.store.memory_clock().advance(Terms::DEFAULT.lease());
+    let asked = Arc::new(AtomicU32::new(0));
+    let hook = {
+        let (asked, store) = (Arc::clone(&asked), gate.store.clone());
+        move |_, _, _| {
+            let (first, store, owner) =
+                (asked.fetch_add(1, Ordering::Relaxed) == 0, store.clone(), owner.clone());
+            async move {
+                if first {
+                    assert!(store.renew(&owner, LEASE).await.unwrap().stands());
+                }
+                if first { Reconciled::DidNotHappen } else { Reconciled::Unknown }
+            }
+        }
+    };
+    let once = over(&gate, Policy::hold().with_wait(LEASE * 2).unwrap()).with_reconcile(hook);
+    let held = once.run(&key(), &intent(), Counter::default().quick()).await;
+    assert!(matches!(held, Err(RunError::Held(_))), "{held:?}");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use semel::{
-    Ask, Claim, Failure, Intent, Key, Lease, MemoryStore, Once, Owner, Phase, Policy, Record, Store,
-    Takeover, Terms, Token,
+    AfterCrash, Ask, Claim, Failure, Intent, Key, Lease, MemoryStore, Once, Owner, Phase, Policy, Record,
+    Store, Takeover, Terms, Token,
 };
 
 use gate::Gate;
@@ -90,20 +90,15 @@ async fn phase(gate: &Gate) -> Option<Phase> {
     record(gate).await.map(|record| record.phase(now))
 }
 
-/// Another process that takes the key over, at once if the lease is over: a hook of its own has looked into the attempt.
+/// Another process that takes the key over, at once if the lease is over. Should it be lost in turn, the next may run.
 async fn take_over(store: &MemoryStore) -> Lease {
-    take_over_under(store, Terms::DEFAULT).await
-}
-
-/// The same under these terms.
-async fn take_over_under(store: &MemoryStore, terms: Terms) -> Lease {
     let found = store.find(&key()).await.expect("memory answers");
     let ask = Ask {
         key: key(),
         intent: intent(),
         token: Token::random(),
         owner: Owner::new("another process"),
-        terms,
+        terms: Terms::DEFAULT.with_after_crash(AfterCrash::Retry),
         takeover: found.map_or(Takeover::Never, |record| Takeover::Of(record.fence)),
         not_after: store.memory_clock().now().after(LEASE),
     };

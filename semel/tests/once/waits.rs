@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{AfterCrash, Failure, Once, Outcome, Policy, RunError, Scope, Store, Terms};
+use semel::{Failure, Once, Outcome, Policy, RunError, Scope, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::gate::Gate;
 use super::support::Through;
-use super::{Counter, LEASE, engine, intent, key, take_over, take_over_under, with_lease};
+use super::{Counter, LEASE, engine, intent, key, take_over, with_lease};
 
 const MANY: usize = 64;
 
@@ -227,8 +227,7 @@ async fn a_poll_that_died_is_started_again() {
 async fn a_waiter_hears_of_an_abandon_in_another_process() {
     let (gate, once) = engine();
     let once = once.with_policy(waiting(Policy::retry(), Duration::from_secs(60)));
-    let retried = Terms::DEFAULT.with_after_crash(AfterCrash::Retry);
-    let elsewhere = take_over_under(&gate.store, retried).await;
+    let elsewhere = take_over(&gate.store).await;
     let store = gate.store.clone();
     tokio::spawn(async move {
         sleep(Duration::from_secs(1)).await;

@@ -26,6 +26,7 @@ mod pruning;
 mod listing;
 mod example;
 mod standby;
+mod late_starts;
 mod faults;
 mod hung;
 mod cuts;

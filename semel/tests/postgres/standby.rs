@@ -17,21 +17,21 @@ use crate::until::until;
 /// How often the same is asked while the standby is away: enough for every connection to have its turn.
 const TURNS: usize = 4;
 
-struct Primary {
+pub(crate) struct Primary {
     client: Client,
     place: Place,
-    backends: Backends,
+    pub(crate) backends: Backends,
     _server: Servers,
 }
 
 impl Primary {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let server = Servers::postgres(&[]).unwrap();
         let (place, backends) = Backends::on(server.url()).await;
         Self { client: place.client().await, place, backends, _server: server }
     }
 
-    async fn store(&self) -> PostgresStore {
+    pub(crate) async fn store(&self) -> PostgresStore {
         let store = self.place.options().with_timeout(Duration::from_secs(2)).unwrap();
         let store = store.connect().await.unwrap();
         store.migrate().await.unwrap();
@@ -39,7 +39,7 @@ impl Primary {
     }
 
     /// From now on commits wait for a standby that there is not.
-    async fn lose_standby(&self) {
+    pub(crate) async fn lose_standby(&self) {
         self.client.batch_execute("alter system set synchronous_standby_names = 'nobody'").await.unwrap();
         self.client.batch_execute("select pg_reload_conf()").await.unwrap();
         // It takes a moment until everybody has heard of it: until a commit waits that has something to write.
@@ -57,7 +57,7 @@ impl Primary {
         self.place.kill(pid).await;
     }
 
-    async fn find_standby(&self) {
+    pub(crate) async fn find_standby(&self) {
         self.client.batch_execute("alter system reset synchronous_standby_names").await.unwrap();
         self.client.batch_execute("select pg_reload_conf()").await.unwrap();
     }

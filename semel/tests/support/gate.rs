@@ -88,6 +88,8 @@ impl Gate {
 }
 
 impl Path for Gate {
+    type End = MemoryStore;
+
     async fn pass<T, F>(
         &self,
         verb: &'static str,

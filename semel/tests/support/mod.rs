@@ -1,21 +1,23 @@
-//! A memory store behind a path that tests can disturb.
+//! A store behind a path that tests can disturb.
 
 use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use semel::{
-    Ack, Ask, Claim, Found, Key, Lease, MemoryStore, Outcome, Prune, Record, Store, StoreError, Timestamp,
-    Token, Void,
+    Ack, Ask, Claim, Found, Key, Lease, Outcome, Prune, Record, Store, StoreError, Timestamp, Token, Void,
 };
 
 /// The way of a question to the store and of the answer back.
 pub(crate) trait Path: Send + Sync + 'static {
+    /// What is at its end.
+    type End: Store + Clone;
+
     /// Makes the call, or not, or twice, and answers. The verb's name is for those who disturb only some.
     fn pass<T, F>(
         &self,
         verb: &'static str,
-        call: impl Fn(MemoryStore) -> F + Send + 'static,
+        call: impl Fn(Self::End) -> F + Send + 'static,
     ) -> impl Future<Output = Result<T, StoreError>> + Send
     where
         T: Send,
