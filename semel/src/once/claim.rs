@@ -1,5 +1,7 @@
 //! Asking for a key.
 
+use std::time::Duration;
+
 use tokio::time::{Instant, sleep};
 
 use super::Once;
@@ -62,7 +64,7 @@ impl Once {
             owner: self.engine.owner.clone(),
             terms: self.engine.policy.terms(),
             takeover,
-            not_after: now.after(self.engine.policy.patience() + CALL_LIMIT),
+            not_after: now.after(self.claims_last()),
         };
         let (token, not_after) = (ask.token, ask.not_after);
         let mut copies = Copies { token, not_after, sent: Instant::now(), astray: false };
@@ -83,6 +85,13 @@ impl Once {
                 }
             }
         }
+    }
+
+    /// For how long a claim may still arrive: while somebody waits for its answer, but not longer than the record that it
+    /// makes is kept. A copy would find nothing then, and begin anew.
+    fn claims_last(&self) -> Duration {
+        let policy = &self.engine.policy;
+        (policy.patience() + CALL_LIMIT).min(policy.terms().retention())
     }
 
     /// The store's clock, asked until it answers or the patience is over.

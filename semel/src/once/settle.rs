@@ -163,8 +163,8 @@ impl Once {
     /// taken back. Not after an abandon that stands: the key is held by this very token, and must stay so.
     fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
         self.engine.waiters.wake(lease.key());
-        let key_is_free = matches!(ending, Ending::Release) || !ack.stands();
-        if key_is_free {
+        let is_held_by_this = matches!(ending, Ending::Abandon(_)) && ack.stands();
+        if !is_held_by_this {
             self.void_later(lease.key(), copies);
         }
     }

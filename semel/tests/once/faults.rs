@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Failure, Phase, Policy, Prune, Ran, RunError, Store, Terms};
+use semel::{Change, Failure, Inspect, Phase, Policy, Prune, Ran, RunError, Store, Terms};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -241,4 +241,32 @@ async fn an_attempt_whose_record_is_gone_is_not_told_its_own_outcome() {
     };
     let lost = once.run(&key(), &intent(), forgotten).await;
     assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
+}
+
+/// A copy that outlived the record of its claim found nothing, and began anew: a key that ran for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_a_claim_is_refused_before_the_record_that_it_made_expires() {
+    let (gate, once) = engine();
+    let kept = Duration::from_secs(1);
+    let policy = Policy::retry().with_lease(kept).unwrap().with_retention(kept).unwrap();
+    let once = once.with_policy(policy);
+    gate.disturb_calls("claim", 1..=1, Fault::CopyLater(kept * 2));
+    assert_eq!(once.run(&key(), &intent(), Counter::default().quick()).await.unwrap().value, 1);
+    sleep(kept * 3).await;
+    assert_eq!(gate.calls("claim"), 2);
+    assert_eq!(phase(&gate).await, None);
+}
+
+/// An operator may forget an outcome while a copy of its claim is still on its way.
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_a_claim_that_has_run_is_voided() {
+    let (gate, once) = engine();
+    gate.disturb_calls("claim", 1..=1, Fault::CopyLater(Duration::from_secs(3)));
+    once.run(&key(), &intent(), Counter::default().quick()).await.unwrap();
+    let fence = record(&gate).await.unwrap().fence;
+    assert_eq!(gate.store.forget(&key(), fence, "test").await.unwrap(), Change::Applied);
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(phase(&gate).await, Some(Phase::Running));
+    once.drain().await;
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
 }
