@@ -215,6 +215,12 @@ impl IdempotencyLayer {
         self.with(|options| options.renderer.own = Some(Arc::new(render)))
     }
 
+    /// Answers repeats that wait for a running attempt at once, from now on. Call it when a shutdown begins: a server that
+    /// waits for its requests under way would wait for those, too; see [`Once::end_waits`].
+    pub fn end_waits(&self) {
+        self.once.end_waits();
+    }
+
     /// Waits until all attempts of this layer and its clones are settled. Call it at shutdown, after the server has
     /// stopped to accept requests; see [`Once::drain`].
     pub async fn drain(&self) {

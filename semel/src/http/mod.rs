@@ -117,7 +117,8 @@
 //!
 //! # Shutting down
 //!
-//! When the server has stopped, [`IdempotencyLayer::drain`] waits for handlers whose clients have gone.
+//! When the server begins to stop, [`IdempotencyLayer::end_waits`] lets go the repeats that wait for a running attempt. When it has
+//! stopped, [`IdempotencyLayer::drain`] waits for handlers whose clients have gone.
 
 mod layer;
 mod service;

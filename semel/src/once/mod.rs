@@ -39,7 +39,7 @@ use crate::store::Store;
 
 use self::carry::Carried;
 use self::renew::Alive;
-use self::wait::Waiters;
+use self::wait::{Waiter, Waiters};
 
 pub use self::error::{Failure, RunError};
 pub use self::reconcile::{Reconcile, Reconciled};
@@ -108,6 +108,8 @@ struct Engine {
     alive: Arc<Alive>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+    /// Repeats wait no more. It comes with the shutdown, or before.
+    waits_end: CancellationToken,
     meter: Arc<Meter>,
 }
 
@@ -123,6 +125,7 @@ pub struct Ran<T> {
 impl Once {
     /// An engine over a store, with [`Policy::hold`].
     pub fn new(store: impl Store) -> Self {
+        let shutdown = CancellationToken::new();
         let engine = Engine {
             meter: Arc::new(Meter::new(store.name())),
             store: Arc::new(store),
@@ -132,7 +135,8 @@ impl Once {
             waiters: Arc::default(),
             alive: Arc::default(),
             tasks: TaskTracker::new(),
-            shutdown: CancellationToken::new(),
+            waits_end: shutdown.child_token(),
+            shutdown,
         };
         Self { engine: Arc::new(engine) }
     }
@@ -243,12 +247,19 @@ impl Once {
         Carried::new(drive, here)
     }
 
+    /// Lets no repeat wait for a running attempt any more: those that do are refused at once, as [`RunError::Pending`].
+    ///
+    /// Call it when a shutdown begins, before requests under way are waited for.
+    pub fn end_waits(&self) {
+        self.engine.waits_end.cancel();
+    }
+
     /// Waits until all work that has started here is settled, and what goes on in the background has ended.
     ///
     /// It waits for every `run`, too: one that is kept, and neither polled nor dropped, would keep it for ever.
     ///
-    /// Call it at shutdown, after the last `run`. From then on no repeat waits for a running attempt, and what could
-    /// not be settled is tried for one more patience. What still runs is waited for, and never released.
+    /// Call it at shutdown, after the last `run`. It begins with [`Once::end_waits`], and what could not be settled is tried
+    /// for one more patience. What still runs is waited for, and never released.
     pub async fn drain(&self) {
         self.engine.shutdown.cancel();
         self.engine.tasks.close();
@@ -270,10 +281,17 @@ impl Once {
         let mut takeover = self.engine.policy.takeover();
         let mut found_out = None;
         let mut reconciles_left = MAX_RECONCILES;
+        let mut waiter: Option<Box<Waiter>> = None;
         loop {
             let (mut claim, copies) = self.ask(key, intent, takeover).await?;
+            if !self.goes_on(&claim, key)
+                && let Some(waiter) = waiter.take()
+            {
+                waiter.wake_others();
+            }
             match &mut claim {
                 Claim::Granted(lease) => {
+                    drop(waiter);
                     fault::reach("granted");
                     #[cfg(semel_faults)]
                     let _mistake = mistake::ReleaseOnDrop::of(self, lease, &copies);
@@ -295,7 +313,7 @@ impl Once {
                     return Err(RunError::Unavailable(late));
                 }
                 &mut Claim::Running { since, left } => {
-                    Box::pin(self.wait(key, until, caller))
+                    Box::pin(self.wait(key, until, caller, &mut waiter))
                         .await
                         .map_err(|_| RunError::Pending { since, retry_after: left })?;
                     // What was found out about an attempt need not be true of it any more: it ran meanwhile.
@@ -304,7 +322,7 @@ impl Once {
                 // Its renewals do not get through, but it lives, so it is not lost.
                 &mut Claim::Held(held) if self.engine.alive.has(key, held.fence) => {
                     let retry_after = self.engine.policy.terms().lease();
-                    Box::pin(self.wait(key, until, caller))
+                    Box::pin(self.wait(key, until, caller, &mut waiter))
                         .await
                         .map_err(|_| RunError::Pending { since: held.since, retry_after })?;
                     (takeover, found_out) = (self.engine.policy.takeover(), None);
@@ -327,23 +345,35 @@ impl Once {
         }
     }
 
-    /// Waits until the attempt that runs may have ended.
+    /// Whether somebody runs under this key, so that it is worth waiting for.
+    fn goes_on(&self, claim: &Claim, key: &Key) -> bool {
+        match claim {
+            Claim::Granted(_) | Claim::Running { .. } => true,
+            Claim::Held(held) => self.engine.alive.has(key, held.fence),
+            Claim::Done(_) | Claim::Mismatch(_) | Claim::Late => false,
+        }
+    }
+
+    /// Waits until the attempt that runs may have ended, in the place that was got when it was waited for first.
     async fn wait(
         &self,
         key: &Key,
         until: Instant,
         caller: &mut oneshot::Sender<()>,
+        waiter: &mut Option<Box<Waiter>>,
     ) -> Result<(), NobodyWaits> {
         if Instant::now() >= until {
             return Err(NobodyWaits);
         }
+        let waiter = match waiter {
+            Some(waiter) => waiter,
+            None => waiter.insert(Box::new(self.engine.waiters.enter(key).ok_or(NobodyWaits)?)),
+        };
         tokio::select! {
             biased;
             () = caller.closed() => Err(NobodyWaits),
-            () = self.engine.shutdown.cancelled() => Err(NobodyWaits),
-            waited = self.engine.waiters.wait(key, until, &self.engine.store, &self.engine.tasks) => {
-                if waited { Ok(()) } else { Err(NobodyWaits) }
-            }
+            () = self.engine.waits_end.cancelled() => Err(NobodyWaits),
+            () = waiter.wait(until, &self.engine.store, &self.engine.tasks) => Ok(()),
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! In this process the attempt itself wakes its waiters. For attempts of other processes one task asks the store
 //! about all waited-for keys in one question at a time, however many wait.
+//!
+//! A lease that is over says little: the row may be locked by the transaction of its owner, or by a takeover. So one waiter
+//! claims the key as a scout, and the others wait on. A scout that is granted the key runs; one that is refused wakes them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +17,14 @@ use tokio_util::task::TaskTracker;
 use super::patience::call;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::record::{Phase, Record};
+use crate::record::Phase;
 use crate::store::{Found, Store};
 use crate::time::Timestamp;
 
 /// How often the store is asked about attempts of other processes.
 const POLL_EVERY: Duration = Duration::from_millis(25);
+/// The longest pause between two scouts of a key that stays locked.
+const LONGEST_SCOUT_PAUSE: Duration = Duration::from_millis(400);
 /// How many keys are asked about in one question.
 const POLL_KEYS: usize = 500;
 /// How many may wait for one key.
@@ -40,30 +45,15 @@ struct Book {
     polling: bool,
 }
 
+#[derive(Default)]
 struct Waited {
     waiters: usize,
     ended: Arc<Notify>,
+    /// When the next scout may be sent, and how long after the last that is; set while the lease is over.
+    next_scout: Option<(Instant, Duration)>,
 }
 
 impl Waiters {
-    /// Waits until the attempt of this key may have ended, or until then. `false` if too many wait already.
-    pub(super) async fn wait(
-        self: &Arc<Self>,
-        key: &Key,
-        until: Instant,
-        store: &Arc<dyn Store>,
-        tasks: &TaskTracker,
-    ) -> bool {
-        let Some(place) = self.enter(key) else {
-            return false;
-        };
-        let ended = place.ended.notified();
-        self.poll(store, tasks);
-        // Whether it has ended or the time is over: the caller asks the store again.
-        let _ended = timeout_at(until, ended).await;
-        true
-    }
-
     /// The attempt of this key has ended, or may have.
     pub(super) fn wake(&self, key: &Key) {
         // Not under the lock: who is woken may leave right away.
@@ -73,20 +63,42 @@ impl Waiters {
         }
     }
 
-    fn enter(self: &Arc<Self>, key: &Key) -> Option<Place> {
+    /// One more that waits for this key; `None` if too many do already.
+    pub(super) fn enter(self: &Arc<Self>, key: &Key) -> Option<Waiter> {
         let mut book = self.book();
         if book.in_all >= MAX_IN_ALL {
             return None;
         }
-        let waited =
-            book.keys.entry(key.clone()).or_insert_with(|| Waited { waiters: 0, ended: Arc::default() });
+        let waited = book.keys.entry(key.clone()).or_default();
         if waited.waiters >= MAX_PER_KEY {
             return None;
         }
         waited.waiters += 1;
         let ended = Arc::clone(&waited.ended);
         book.in_all += 1;
-        Some(Place { waiters: Arc::clone(self), key: key.clone(), ended })
+        Some(Waiter { waiters: Arc::clone(self), key: key.clone(), ended })
+    }
+
+    /// The lease of this key is over: one that waits for it looks what that means, unless one did so a moment ago.
+    fn send_scout(&self, key: &Key) {
+        let mut book = self.book();
+        let Some(waited) = book.keys.get_mut(key) else { return };
+        let (now, last) = (Instant::now(), waited.next_scout);
+        if last.is_some_and(|(next, _)| now < next) {
+            return;
+        }
+        let pause = last.map_or(POLL_EVERY, |(_, pause)| (pause * 2).min(LONGEST_SCOUT_PAUSE));
+        waited.next_scout = Some((now + pause, pause));
+        let ended = Arc::clone(&waited.ended);
+        drop(book);
+        ended.notify_one();
+    }
+
+    /// The attempt of this key runs, under a lease.
+    fn needs_no_scout(&self, key: &Key) {
+        if let Some(waited) = self.book().keys.get_mut(key) {
+            waited.next_scout = None;
+        }
     }
 
     fn leave(&self, key: &Key) {
@@ -126,15 +138,16 @@ impl Waiters {
         book.polling.then(|| book.keys.keys().cloned().collect())
     }
 
-    /// Wakes those who wait for an attempt that no longer runs, or whose lease is over. A record that cannot be read
-    /// wakes them, too: they hear the error when they ask.
+    /// Wakes all waiters of a key whose attempt has ended, and one if only its lease is over. A record that cannot be read
+    /// wakes all: they hear the error when they ask.
     async fn wake_ended(&self, keys: &[Key], store: &Arc<dyn Store>) {
         match look(keys, store).await {
             Ok((now, found)) => {
-                let runs = |record: &Record| record.phase(now) == Phase::Running;
                 for (key, found) in keys.iter().zip(found) {
-                    if !found.is_ok_and(|record| record.as_ref().is_some_and(runs)) {
-                        self.wake(key);
+                    match found.ok().flatten().map(|record| record.phase(now)) {
+                        Some(Phase::Running) => self.needs_no_scout(key),
+                        Some(Phase::Held | Phase::Lost) => self.send_scout(key),
+                        Some(Phase::Done | Phase::Released) | None => self.wake(key),
                     }
                 }
             }
@@ -170,14 +183,28 @@ impl Drop for Poller {
     }
 }
 
-/// One that waits; leaving is dropping.
-struct Place {
+/// One that waits; leaving is dropping. It is kept while its owner asks the store what has become of the key.
+pub(super) struct Waiter {
     waiters: Arc<Waiters>,
     key: Key,
     ended: Arc<Notify>,
 }
 
-impl Drop for Place {
+impl Waiter {
+    /// Waits until the attempt of the key may have ended, or until then: the store is to be asked again.
+    pub(super) async fn wait(&self, until: Instant, store: &Arc<dyn Store>, tasks: &TaskTracker) {
+        let ended = self.ended.notified();
+        self.waiters.poll(store, tasks);
+        let _ended = timeout_at(until, ended).await;
+    }
+
+    /// The attempt has ended: the others are to ask, too.
+    pub(super) fn wake_others(&self) {
+        self.waiters.wake(&self.key);
+    }
+}
+
+impl Drop for Waiter {
     fn drop(&mut self) {
         self.waiters.leave(&self.key);
     }

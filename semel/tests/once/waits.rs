@@ -253,3 +253,58 @@ async fn waiters_leave_the_asking_to_one_task() {
     }
     assert!(gate.calls("claim") <= 1_000, "{} claims of 500 callers", gate.calls("claim"));
 }
+
+/// Its renewals do not get through, so that its lease is over; but it lives, and that is worth waiting for.
+#[tokio::test(start_paused = true)]
+async fn waiters_of_an_attempt_without_a_lease_leave_the_asking_to_one() {
+    let (gate, once) = engine();
+    gate.disturb("renew", super::gate::Fault::Unavailable);
+    let once = once.with_policy(waiting(Policy::hold(), LEASE * 6));
+    let counter = Counter::default();
+    let runs = (0..MANY).map(|_| {
+        let (once, work) = (once.clone(), counter.work(LEASE * 3));
+        tokio::spawn(async move { once.run(&key(), &intent(), work).await })
+    });
+    for answer in join_all(runs).await {
+        assert_eq!(answer.unwrap().unwrap().value, 1);
+    }
+    // One each to begin with and in the end, and some that looked for all.
+    assert!(gate.calls("claim") <= MANY * 2 + 100, "{} claims of {MANY} callers", gate.calls("claim"));
+}
+
+/// The first that is refused tells the others, who do not wait for their turns.
+#[tokio::test(start_paused = true)]
+async fn all_waiters_hear_at_once_that_a_key_is_held() {
+    let (gate, once) = engine();
+    let elsewhere = take_over(&gate.store).await;
+    let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(200)));
+    let runs: Vec<_> = (0..MANY)
+        .map(|_| {
+            let once = once.clone();
+            tokio::spawn(async move { once.run(&key(), &intent(), Counter::default().quick()).await })
+        })
+        .collect();
+    sleep(Duration::from_secs(1)).await;
+    assert!(gate.store.abandon(&elsewhere, "timed out").await.unwrap().stands());
+    sleep(Duration::from_millis(100)).await;
+    for run in runs {
+        assert!(run.is_finished());
+        assert!(matches!(run.await.unwrap(), Err(RunError::Held(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_can_be_ended_while_work_goes_on() {
+    let (_, once) = engine();
+    let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(300)));
+    let counter = Counter::default();
+    let [running, waiter] = [(); 2].map(|()| {
+        let (once, work) = (once.clone(), counter.work(Duration::from_secs(60)));
+        tokio::spawn(async move { once.run(&key(), &intent(), work).await })
+    });
+    sleep(Duration::from_secs(1)).await;
+    once.end_waits();
+    assert!(matches!(waiter.await.unwrap(), Err(RunError::Pending { .. })));
+    assert!(!running.is_finished());
+    assert_eq!(running.await.unwrap().unwrap().value, 1);
+}

@@ -5,6 +5,8 @@ mod place;
 mod claims;
 #[path = "../support/until.rs"]
 mod until;
+#[path = "../support/mod.rs"]
+mod support;
 #[path = "../support/contest.rs"]
 mod contest;
 mod backends;
@@ -27,6 +29,7 @@ mod listing;
 mod example;
 mod standby;
 mod late_starts;
+mod waiting;
 mod faults;
 mod hung;
 mod cuts;

@@ -153,6 +153,7 @@ impl Gateway {
         let until = Instant::now() + self.state.current().config.drain;
         tracing::info!("stopping: requests under way may end");
         self.stop.cancel();
+        self.layer.end_waits();
         self.connections.close();
         let ended = async {
             self.connections.wait().await;

@@ -78,6 +78,26 @@ async fn what_does_not_end_in_time_is_left_to_its_lease() {
 }
 
 #[tokio::test]
+async fn a_repeat_that_waits_is_let_go_when_it_is_told_to_stop() {
+    let (upstream, stop) = Upstream::stopping().await;
+    let setup = Setup::before(upstream.address).with("--drain", "1h").with("--wait", "5m");
+    let mut gateway = setup.start().await;
+    let first = gateway.posting("k", "{}");
+    stop.arrival().await;
+    let waits = gateway.posting("k", "{}");
+    while gateway.metric(&["semel_claims_total", "running"]).await < 1.0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    gateway.signal("TERM");
+    let told = Instant::now();
+    waits.await.unwrap().expect("it is answered").problem(409, "idempotency_key_pending");
+    assert!(told.elapsed() < Duration::from_secs(30), "{:?}", told.elapsed());
+    stop.go();
+    assert_eq!(first.await.unwrap().expect("it is answered").told(), (200, "run 1".to_owned(), false));
+    assert_eq!(gateway.ended().await, Some(0));
+}
+
+#[tokio::test]
 async fn told_twice_it_ends_at_once() {
     let (upstream, stop) = Upstream::stopping().await;
     for signals in [["TERM", "TERM"], ["INT", "TERM"], ["TERM", "INT"]] {
