@@ -23,6 +23,7 @@ mod schema;
 mod constraints;
 mod ids;
 mod outcomes;
+mod parallel;
 mod races;
 mod pruning;
 mod listing;

@@ -72,3 +72,7 @@ select
     note_at,
     note
 from semel.records;
+
+-- A function with an exception block must not run in a parallel query, nor in the build of an index by several workers:
+-- not even in the process that leads them, which is why it is not `restricted`.
+alter function semel.json_body(bytea) parallel unsafe;
