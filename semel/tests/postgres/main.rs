@@ -16,6 +16,7 @@ mod proxy;
 
 mod contract;
 mod transactions;
+mod durable;
 mod locked;
 mod completion;
 mod transactional;

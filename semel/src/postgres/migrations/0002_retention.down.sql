@@ -1,6 +1,6 @@
 -- Retention counts from the claim again, and no record knows its policy. A held record expires with the retention that
--- it would have had. What was corrected stays so, as it fits the version before as well: semel.json_body stays out of
--- parallel queries.
+-- it would have had. What was corrected stays so, as it fits the version before as well: semel.complete_record waits for
+-- the disk, and semel.json_body stays out of parallel queries.
 
 drop view semel.outcomes;
 drop function semel.expires_at(text, text, timestamptz, timestamptz, bigint);

@@ -76,3 +76,56 @@ from semel.records;
 -- A function with an exception block must not run in a parallel query, nor in the build of an index by several workers:
 -- not even in the process that leads them, which is why it is not `restricted`.
 alter function semel.json_body(bytea) parallel unsafe;
+
+-- As before, and an outcome is on the disk when its commit is answered, as it is replayed from then on: a transaction that
+-- would not wait for that does. Settings that wait, for the disk or for standbys, stay. It holds until the end of the
+-- transaction, and is undone with the completion where a savepoint is.
+create or replace function semel.complete_record(
+    record_id bytea,
+    token bytea,
+    fence bigint,
+    status integer,
+    subtype text,
+    headers bytea,
+    body bytea
+)
+returns text
+language plpgsql
+set search_path = pg_catalog
+as $$
+declare
+    moment timestamptz := clock_timestamp();
+    found_record semel.records;
+begin
+    update semel.records as record
+    set state = 'done',
+        status = complete_record.status,
+        subtype = complete_record.subtype,
+        headers = complete_record.headers,
+        body = complete_record.body,
+        version = record.version + 1,
+        finished_at = moment
+    where record.id = record_id
+        and record.token = complete_record.token
+        and record.fence = complete_record.fence
+        and record.state = 'running';
+    if found then
+        if current_setting('synchronous_commit') = 'off' then
+            perform set_config('synchronous_commit', 'on', true);
+        end if;
+        return 'applied';
+    end if;
+    select * into found_record from semel.records as record where record.id = record_id;
+    return case
+        when not found then 'missing'
+        when found_record.state <> 'done' then 'superseded'
+        when found_record.token = complete_record.token
+            and found_record.fence = complete_record.fence
+            and found_record.status = complete_record.status
+            and found_record.subtype is not distinct from complete_record.subtype
+            and found_record.headers = complete_record.headers
+            and found_record.body is not distinct from complete_record.body then 'repeated'
+        else 'finished'
+    end;
+end
+$$;
