@@ -129,7 +129,7 @@ impl Ack {
 /// The write was not applied: its lease is no longer the one that counts, or has had its outcome before. Roll back what
 /// belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the outcome was not recorded by this write ({0:?})")]
+#[error("the lease is lost, or has had its outcome before ({0:?})")]
 pub struct LeaseLost(pub Ack);
 
 /// What became of a void.

@@ -4,18 +4,28 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use thiserror::Error;
-
 /// A store that could not do what it was asked.
 ///
 /// The message says what was tried on what; the cause is kept as the source. Clones share it: one failure can be
 /// told to many who asked.
-#[derive(Debug, Clone, Error)]
-#[error("{kind}: {message}")]
+#[derive(Debug, Clone)]
 pub struct StoreError {
     kind: Kind,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+impl StdError for StoreError {
+    /// The cause itself and not what shares it, so that a caller can downcast to the driver's error and read its code.
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
 }
 
 /// What an error means for the one who asked.
@@ -73,5 +83,17 @@ impl StoreError {
     /// Whether what was asked may have been applied.
     pub fn is_unknown(&self) -> bool {
         self.kind == Kind::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_can_be_downcast() {
+        let error = StoreError::unavailable("asked").with_source(fmt::Error);
+        assert!(error.source().is_some_and(|source| source.is::<fmt::Error>()));
+        assert_eq!(error.to_string(), "store unavailable: asked");
     }
 }

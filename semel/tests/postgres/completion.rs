@@ -153,3 +153,38 @@ async fn an_outcome_that_breaks_a_limit_is_refused_and_the_key_stays_running() {
     assert_eq!(recorded.headers().map(|(name, value)| name.len() + value.len()).sum::<usize>(), 65_536);
     assert_eq!(recorded.body(), None);
 }
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_an_error() {
+    let place = Place::shared();
+    let (store, mut client) = (place.store().await, place.client().await);
+    let lease = granted(&store, &ask(&store, "unreadable").await).await;
+    for (kind, answer) in [("text", "null"), ("integer", "7"), ("text", "'perhaps'")] {
+        let others = format!(
+            "drop function complete_record, lock_record;
+            create function complete_record(bytea, bytea, bigint, integer, text, bytea, bytea)
+            returns {kind} language sql as $$ select {answer} $$;
+            create function lock_record(bytea, bytea, bigint)
+            returns {kind} language sql as $$ select {answer} $$"
+        );
+        client.batch_execute(&others).await.unwrap();
+        let mut answers = Vec::new();
+        let mut tx = client.transaction().await.unwrap();
+        answers.push(store.lock_in(&mut tx, &lease).await);
+        answers.push(store.complete_in(&mut tx, &lease, &outcome("mine")).await);
+        drop(tx);
+        #[cfg(feature = "sqlx")]
+        {
+            use sqlx::Connection as _;
+            let mut connection = sqlx::PgConnection::connect(&place.url).await.unwrap();
+            let mut tx = connection.begin().await.unwrap();
+            answers.push(store.lock_in(&mut tx, &lease).await);
+            answers.push(store.complete_in(&mut tx, &lease, &outcome("mine")).await);
+        }
+        for refused in answers {
+            let refused = refused.expect_err(answer);
+            assert!(!refused.is_transient(), "{kind} {answer}: {refused}");
+            assert!(refused.to_string().contains("a function of the schema"), "{kind} {answer}: {refused}");
+        }
+    }
+}

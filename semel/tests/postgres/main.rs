@@ -16,6 +16,7 @@ mod proxy;
 
 mod contract;
 mod transactions;
+mod isolation;
 mod durable;
 mod locked;
 mod completion;
@@ -25,6 +26,7 @@ mod constraints;
 mod ids;
 mod outcomes;
 mod parallel;
+mod roles;
 mod races;
 mod pruning;
 mod listing;

@@ -2,6 +2,8 @@
 -- it would have had. What was corrected stays so, as it fits the version before as well: semel.complete_record waits for
 -- the disk, and semel.json_body stays out of parallel queries.
 
+drop function semel.lock(text, text, text, text, bigint);
+drop function semel.lock_record(bytea, bytea, bigint);
 drop view semel.outcomes;
 drop function semel.expires_at(text, text, timestamptz, timestamptz, bigint);
 

@@ -129,3 +129,53 @@ begin
     end;
 end
 $$;
+
+-- Locks the record of a running attempt until the end of the caller's transaction: applied where token and fence match.
+-- Renewals and takeovers leave a locked record alone, so that it is still the same when it is completed, which repeatable
+-- read and serializable insist on. Otherwise it locks nothing and says what is there: `finished` (an outcome is recorded),
+-- `superseded` (another attempt has the key) or `missing`.
+create function semel.lock_record(record_id bytea, token bytea, fence bigint)
+returns text
+language plpgsql
+set search_path = pg_catalog
+as $$
+declare
+    found_state text;
+begin
+    perform
+    from semel.records as record
+    where record.id = record_id
+        and record.token = lock_record.token
+        and record.fence = lock_record.fence
+        and record.state = 'running'
+    for no key update;
+    if found then
+        return 'applied';
+    end if;
+    select state into found_state from semel.records as record where record.id = record_id;
+    return case
+        when not found then 'missing'
+        when found_state = 'done' then 'finished'
+        else 'superseded'
+    end;
+end
+$$;
+
+-- The same for every language, as the first statement of a transaction that ends in semel.complete. A lost lease is an
+-- error, before anything was done.
+create function semel.lock(realm text, principal text, key text, token text, fence bigint)
+returns text
+language plpgsql
+set search_path = pg_catalog
+as $$
+declare
+    answer text := semel.lock_record(semel.record_id(realm, principal, key), decode(token, 'hex'), fence);
+begin
+    if answer <> 'applied' then
+        raise exception 'the record was not locked: %', answer
+            using errcode = 'SM409',
+                hint = 'Another attempt has the key, or there is an outcome. Roll back, and answer with what is recorded.';
+    end if;
+    return answer;
+end
+$$;
