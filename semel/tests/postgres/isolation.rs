@@ -263,3 +263,24 @@ async fn a_lock_says_that_the_lease_is_lost_before_anything_is_done() {
         }
     }
 }
+
+#[tokio::test]
+async fn serializable_transactions_of_different_keys_do_not_disturb_each_other() {
+    let shop = Shop::open().await;
+    let leases = [shop.granted("one").await, shop.granted("other").await];
+    // Of a table this small Postgres would rather read all of it, and so all of it would count as read.
+    shop.client.batch_execute("vacuum analyze records").await.unwrap();
+    let mut clients = [shop.place.client().await, shop.place.client().await];
+    let [one, other] = &mut clients;
+    let begin = |client| Client::build_transaction(client).isolation_level(IsolationLevel::Serializable);
+    let mut transactions = [begin(one).start().await.unwrap(), begin(other).start().await.unwrap()];
+    for (tx, lease) in transactions.iter_mut().zip(&leases) {
+        assert_eq!(shop.store.lock_in(tx, lease).await.unwrap(), Ack::Applied);
+    }
+    for (tx, lease) in transactions.iter_mut().zip(&leases) {
+        assert_eq!(shop.store.complete_in(tx, lease, &outcome()).await.unwrap(), Ack::Applied);
+    }
+    for tx in transactions {
+        tx.commit().await.unwrap();
+    }
+}

@@ -80,6 +80,9 @@ alter function semel.json_body(bytea) parallel unsafe;
 -- As before, and an outcome is on the disk when its commit is answered, as it is replayed from then on: a transaction that
 -- would not wait for that does. Settings that wait, for the disk or for standbys, stay. It holds until the end of the
 -- transaction, and is undone with the completion where a savepoint is.
+--
+-- It finds the record by the index, also where the table is so small that reading all of it would be cheaper: to a
+-- serializable transaction all of it would then count as read, and it would fail whenever another key is completed.
 create or replace function semel.complete_record(
     record_id bytea,
     token bytea,
@@ -92,6 +95,7 @@ create or replace function semel.complete_record(
 returns text
 language plpgsql
 set search_path = pg_catalog
+set enable_seqscan = off
 as $$
 declare
     moment timestamptz := clock_timestamp();
@@ -138,6 +142,7 @@ create function semel.lock_record(record_id bytea, token bytea, fence bigint)
 returns text
 language plpgsql
 set search_path = pg_catalog
+set enable_seqscan = off
 as $$
 declare
     found_state text;
