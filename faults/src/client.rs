@@ -40,7 +40,7 @@ pub(crate) struct Errand {
 pub(crate) enum Standing {
     /// It has its outcome, or another intent has the key.
     Settled,
-    /// Only an operator can go on.
+    /// Only an operator can go on, or an attempt that was not heard of for long.
     Held,
     Open,
 }
@@ -140,15 +140,16 @@ impl Client {
         loop {
             let (standing, pause_ms) = match self.send(errand, after, chance).await? {
                 Answer::Outcome { .. } | Answer::Refused { status: 422, .. } => (Standing::Settled, 0),
-                Answer::Refused { status: 409, code } if code == OUTCOME_UNKNOWN => match self.held_is_an_end
-                {
-                    true => (Standing::Held, 0),
-                    false => (Standing::Open, 100),
-                },
+                Answer::Refused { status: 409, code } if code == OUTCOME_UNKNOWN => (Standing::Held, 100),
                 Answer::Refused { status: 409, .. } => (Standing::Open, 50),
                 Answer::Refused { .. } | Answer::Lost => (Standing::Open, 20),
             };
-            if standing != Standing::Open || clock::now() > until || !after && self.stop.is_cancelled() {
+            let is_end = match standing {
+                Standing::Settled => true,
+                Standing::Held => self.held_is_an_end,
+                Standing::Open => false,
+            };
+            if is_end || clock::now() > until || !after && self.stop.is_cancelled() {
                 return Ok(standing);
             }
             // Clients that were turned away together do not come back together.

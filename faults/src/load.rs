@@ -30,6 +30,8 @@ pub(crate) struct Style {
     pub(crate) slow_percent: u32,
     /// For how long a client tries before it turns to something else, and leaves the rest for the end.
     pub(crate) tries_for: Duration,
+    /// How many of a hundred errands are sent twice at the same time.
+    pub(crate) double_percent: u32,
     /// How often they repeat at most what they have the answer to.
     pub(crate) repeats: u32,
 }
@@ -75,7 +77,9 @@ impl Load {
         errands.sort_by_key(|(_, standing)| *standing != Standing::Open);
         let (errands, next) = (Arc::new(errands), Arc::<AtomicU64>::default());
         let mut workers = JoinSet::new();
-        for worker in 0..WORKERS {
+        // What expires does not wait in line behind keys that stay held.
+        let askers = if outcomes_expire { errands.len() as u64 } else { WORKERS };
+        for worker in 0..askers {
             let (client, errands, next) = (self.client.clone(), Arc::clone(&errands), Arc::clone(&next));
             let mut chance = StdRng::seed_from_u64(self.seed ^ !worker);
             workers.spawn(async move {
@@ -105,7 +109,7 @@ impl Worker {
     async fn turn(&mut self) -> Result<()> {
         let errand = self.errand();
         let mut others = Vec::new();
-        if self.chance.random_bool(0.2) {
+        if self.chance.random_range(0..100) < self.style.double_percent {
             others.push(errand.clone());
         }
         if self.chance.random_bool(0.2) {
@@ -126,19 +130,19 @@ impl Worker {
             });
         }
         let standing = self.client.run(&errand, false, until, &mut self.chance).await?;
-        while let Some(ended) = at_once.join_next().await {
-            let (other, standing) = ended.context("a caller panicked")??;
-            // A double at the same time is the same errand; all others are asked for at the end, too.
-            if (&other.caller, &other.work) != (&errand.caller, &errand.work) {
-                self.errands.push((other, standing));
-            }
-        }
         if standing == Standing::Settled {
             for _ in 0..self.chance.random_range(0..=self.style.repeats) {
                 let answer = self.client.send(&errand, false, &mut self.chance).await?;
                 if answer == Answer::Lost || self.client.is_stopped() {
                     break;
                 }
+            }
+        }
+        while let Some(ended) = at_once.join_next().await {
+            let (other, standing) = ended.context("a caller panicked")??;
+            // A double at the same time is the same errand; all others are asked for at the end, too.
+            if (&other.caller, &other.work) != (&errand.caller, &errand.work) {
+                self.errands.push((other, standing));
             }
         }
         self.errands.push((errand, standing));

@@ -160,18 +160,17 @@ impl Nemesis<'_> {
     /// One process hears of its grants only when their leases are over, and the other is about to take over.
     async fn take_over_in_slow_commit(&mut self) -> Result<()> {
         let lease = Duration::from_millis(LEASE_MS);
-        let client = sites::connect(&self.world.postgres, "postgres").await?;
         let road = &self.world.roads[self.chance.random_range(0..self.world.processes.len())];
+        // What waits meanwhile makes a large batch, of which nothing is heard then.
         road.hold_back();
-        sleep(lease * 8 / 10).await;
-        // There is no such standby: commits wait for it with their rows locked.
-        client.batch_execute("alter system set synchronous_standby_names = 'nobody'").await?;
-        client.batch_execute("select pg_reload_conf()").await?;
-        sleep(lease * 4 / 10).await;
+        sleep(lease / 10).await;
         road.let_go();
-        sleep(lease * 6 / 10).await;
-        client.batch_execute("alter system reset synchronous_standby_names").await?;
-        client.batch_execute("select pg_reload_conf()").await?;
+        sleep(Duration::from_millis(1)).await;
+        road.hold_back();
+        // From the end of the leases on, commits of takeovers are under way.
+        sleep(lease * 14 / 10).await;
+        road.let_go();
+        sleep(lease).await;
         self.tally.add("postgres: takeover against a slow commit", 1);
         Ok(())
     }

@@ -60,7 +60,11 @@ pub(crate) async fn run(
     let stalled = stall(scenario.place, sites)?;
 
     let Scenario { slow_percent, repeats, retention, .. } = *scenario;
-    let style = Style { slow_percent, repeats, ..style("errand", retention) };
+    let mut style = Style { slow_percent, repeats, ..style("errand", retention) };
+    if scenario.reconciles() {
+        // There is a takeover only where somebody asks for what another still waits for.
+        style.double_percent = 90;
+    }
     let load = Load::start(&client, style, seed);
     let chance = StdRng::seed_from_u64(seed);
     let turn = usize::try_from(seed % 11).unwrap_or_default();
@@ -110,6 +114,7 @@ fn style(name: &'static str, retention: Option<Duration>) -> Style {
         slow_ms: slow.as_millis() as u64,
         slow_percent: 1,
         tries_for: if retention.is_some() { 2 * slow } else { 2 * lease },
+        double_percent: 20,
         repeats: 4,
     }
 }

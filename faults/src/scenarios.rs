@@ -230,13 +230,16 @@ pub(crate) fn controls() -> Vec<Scenario> {
                 Expected::Caught("expiry_from_claim", DOUBLES),
             )
         },
-        round(
-            "mistake-confirm-by-lock",
-            Place::Postgres,
-            Hold,
-            &[TakeoverInSlowCommit],
-            Expected::Caught("confirm_by_lock", &[Kind::SecondRun]),
-        ),
+        Scenario {
+            length: Duration::from_secs(8),
+            ..round(
+                "mistake-confirm-by-lock",
+                Place::Postgres,
+                Hold,
+                &[TakeoverInSlowCommit],
+                Expected::Caught("confirm_by_lock", &[Kind::SecondRun]),
+            )
+        },
         round(
             "mistake-hot-tier-grants",
             Place::Tiered,

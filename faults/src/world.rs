@@ -32,6 +32,20 @@ pub(crate) const SMALL: &str = "small";
 pub(crate) const SYNC: [&str; 2] = ["sync_a", "sync_b"];
 pub(crate) const ASYNC: [&str; 2] = ["async_a", "async_b"];
 
+/// Lets commits that take keys over last longer, once for each transaction. The rows are locked as long.
+const SLOW_TAKEOVERS: &str = "
+create function take_time() returns trigger language plpgsql as $$
+begin
+    if current_setting('faults.took_time', true) is distinct from 'yes' then
+        perform set_config('faults.took_time', 'yes', true);
+        perform pg_sleep(0.8);
+    end if;
+    return null;
+end
+$$;
+create constraint trigger slow_takeovers after update on semel.records deferrable initially deferred for each row
+    when (old.state = 'running' and new.attempt > old.attempt) execute function take_time()";
+
 /// Everything that runs in a round.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
@@ -142,19 +156,19 @@ impl World {
         let stores = match scenario.place {
             Place::Postgres | Place::Tiered | Place::TieredCluster => {
                 let server = block_in_place(|| sites.alone(MAIN))?;
-                self.open_postgres(&[server], scenario.policy).await?
+                self.open_postgres(&[server], scenario).await?
             }
             Place::PostgresOnSmallDisk => {
                 let server = block_in_place(|| sites.on_small_disk(SMALL))?;
-                self.open_postgres(&[server], scenario.policy).await?
+                self.open_postgres(&[server], scenario).await?
             }
             Place::SyncPair => {
                 let pair = block_in_place(|| sites.pair(SYNC[0], SYNC[1], true))?;
-                self.open_postgres(&pair, scenario.policy).await?
+                self.open_postgres(&pair, scenario).await?
             }
             Place::AsyncPair => {
                 let pair = block_in_place(|| sites.pair(ASYNC[0], ASYNC[1], false))?;
-                self.open_postgres(&pair, scenario.policy).await?
+                self.open_postgres(&pair, scenario).await?
             }
             Place::Sqlite => vec![open_sqlite(&self.folder).await?],
             Place::SqliteOnSmallDisk => {
@@ -195,15 +209,18 @@ impl World {
     }
 
     /// Makes a database on these servers, and ways to them for each process.
-    async fn open_postgres(&mut self, servers: &[SocketAddr], policy: Policy) -> Result<Vec<String>> {
+    async fn open_postgres(&mut self, servers: &[SocketAddr], scenario: &Scenario) -> Result<Vec<String>> {
         self.postgres = servers.to_vec();
         let client = sites::connect(servers, "postgres").await?;
         client.batch_execute(&format!("create database {}", self.database)).await?;
         let client = sites::connect(servers, &self.database).await?;
-        if policy == Policy::Transactional {
+        if scenario.policy == Policy::Transactional {
             transaction::prepare(&client).await?;
         }
         PostgresStore::connect(&sites::url(servers, &self.database)).await?.migrate().await?;
+        if scenario.reconciles() {
+            client.batch_execute(SLOW_TAKEOVERS).await?;
+        }
         let mut urls = Vec::new();
         for _ in 0..PROCESSES {
             let mut ways = Vec::new();
