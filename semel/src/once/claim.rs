@@ -1,14 +1,17 @@
 //! Asking for a key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::Once;
 use super::error::RunError;
-use super::patience::{CALL_LIMIT, LONGEST_VOIDING_PAUSE, Patience, call};
-use crate::answer::{Claim, Void};
+use super::patience::{CALL_LIMIT, Patience, call};
+use super::voids::Stray;
+use super::{Engine, Once};
+use crate::answer::Claim;
 use crate::ask::{Ask, Takeover};
+use crate::error::StoreError;
 use crate::fault;
 use crate::intent::Intent;
 use crate::key::Key;
@@ -52,6 +55,7 @@ impl Once {
         takeover: Takeover,
         asked: Instant,
     ) -> Result<(Claim, Copies), RunError> {
+        self.refuse_if_astray()?;
         let mut patience = Patience::since(asked, self.engine.policy.patience(), key);
         let now = match self.engine.store.known_now() {
             Some(now) => now,
@@ -106,31 +110,32 @@ impl Once {
     }
 
     /// Takes back, in the background, what a copy of the claim may still do or have done. Only for a token under
-    /// which nothing runs or ran.
+    /// which nothing runs any more, and not after an abandon that stands: the key is held by its very token.
     pub(super) fn void_later(&self, key: &Key, copies: &Copies) {
         if !copies.astray {
             return;
         }
-        let (once, key, copies) = (self.clone(), key.clone(), *copies);
-        self.engine.tasks.spawn(async move {
-            let mut patience = Patience::until_shutdown(
-                &once.engine.shutdown,
-                once.engine.policy.patience(),
-                LONGEST_VOIDING_PAUSE,
-                &key,
-            );
-            sleep(once.engine.policy.patience() + CALL_LIMIT).await;
-            loop {
-                match call(once.engine.store.void(&key, copies.token, copies.not_after)).await {
-                    Ok(Void::Settled) => return,
-                    Ok(Void::Early(left)) => sleep(left).await,
-                    Err(error) if patience.lasts(&error).await => {}
-                    Err(error) => {
-                        tracing::error!(%error, ?key, "a claim could not be taken back; its key may stay held");
-                        return;
-                    }
-                }
-            }
-        });
+        let patience = self.engine.policy.patience();
+        let due = Instant::now() + patience + CALL_LIMIT;
+        let Copies { token, not_after, .. } = *copies;
+        self.engine.voids.enter(Stray { key: key.clone(), token, not_after, due, patience });
+        self.work_on_voids();
+    }
+
+    fn work_on_voids(&self) {
+        let Engine { voids, store, shutdown, tasks, .. } = &*self.engine;
+        if let Some(worker) = voids.worker() {
+            tasks.spawn(worker.work(Arc::clone(store), shutdown.clone()));
+        }
+    }
+
+    /// Sends no claim while too many were not answered: each may leave a token to be voided.
+    fn refuse_if_astray(&self) -> Result<(), RunError> {
+        if !self.engine.voids.is_full() {
+            return Ok(());
+        }
+        self.work_on_voids();
+        let full = "too many claims were not answered; they are taken back when the store answers";
+        Err(RunError::Unavailable(StoreError::unavailable(full)))
     }
 }

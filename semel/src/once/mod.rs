@@ -5,6 +5,7 @@ mod claim;
 mod attempt;
 mod renew;
 mod settle;
+mod voids;
 mod wait;
 mod reconcile;
 mod patience;
@@ -39,6 +40,7 @@ use crate::store::Store;
 
 use self::carry::Carried;
 use self::renew::Alive;
+use self::voids::Voids;
 use self::wait::{Waiter, Waiters};
 
 pub use self::error::{Failure, RunError};
@@ -106,6 +108,7 @@ struct Engine {
     reconcile: Option<Arc<dyn Reconcile>>,
     waiters: Arc<Waiters>,
     alive: Arc<Alive>,
+    voids: Arc<Voids>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     /// Repeats wait no more. It comes with the shutdown, or before.
@@ -134,6 +137,7 @@ impl Once {
             reconcile: None,
             waiters: Arc::default(),
             alive: Arc::default(),
+            voids: Arc::default(),
             tasks: TaskTracker::new(),
             waits_end: shutdown.child_token(),
             shutdown,
@@ -259,7 +263,8 @@ impl Once {
     /// It waits for every `run`, too: one that is kept, and neither polled nor dropped, would keep it for ever.
     ///
     /// Call it at shutdown, after the last `run`. It begins with [`Once::end_waits`], and what could not be settled is tried
-    /// for one more patience. What still runs is waited for, and never released.
+    /// for one more patience. What still runs is waited for, and never released. Claims that were not answered and cannot be
+    /// taken back in that time are given up: if one was applied, its key is in use until the lease is over.
     pub async fn drain(&self) {
         self.engine.shutdown.cancel();
         self.engine.tasks.close();

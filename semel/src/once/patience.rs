@@ -16,9 +16,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// In the background, for the end of an attempt: until it is written, its key stays running, though the store is back.
 pub(super) const LONGEST_SETTLING_PAUSE: Duration = Duration::from_secs(1);
-/// In the background, for a claim that nobody waits for: a store that is out has one for each request that it did not
-/// answer.
-pub(super) const LONGEST_VOIDING_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long one question may take before it counts as not answered. A store bounds its own calls; this is for
 /// one that does not.

@@ -174,7 +174,7 @@ async fn a_store_that_is_out_is_not_asked_more_often_for_more_refused_requests()
     let before = gate.calls("void");
     sleep(Duration::from_secs(60)).await;
     let voids = gate.calls("void") - before;
-    assert!(voids <= 2_000, "{voids} voids in a minute for 1,000 requests");
+    assert!(voids <= 60, "{voids} voids in a minute for 1,000 requests");
 }
 
 /// A key whose outcome is known was running for up to a minute after the store had come back.
@@ -225,7 +225,7 @@ async fn a_void_that_came_early_by_the_stores_clock_is_sent_again() {
     gate.store.memory_clock().set_back(Duration::from_secs(30));
     sleep(Duration::from_secs(15)).await;
     assert_eq!(gate.calls("void"), 1);
-    once.drain().await;
+    sleep(Duration::from_secs(30)).await;
     assert_eq!(gate.calls("void"), 2);
 }
 

@@ -8,6 +8,7 @@ mod runs;
 mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;
+mod voids;
 mod waits;
 
 use std::pin::Pin;

@@ -1,5 +1,6 @@
 //! A path to the store on which a test decides what goes wrong.
 
+use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
@@ -40,7 +41,7 @@ pub(crate) enum Fault {
 pub(crate) struct Gate {
     pub(crate) store: MemoryStore,
     faults: Arc<Mutex<Vec<Disturbance>>>,
-    calls: Arc<Mutex<Vec<&'static str>>>,
+    calls: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
 /// Which calls of a verb go wrong, and how.
@@ -75,11 +76,11 @@ impl Gate {
     }
 
     pub(crate) fn calls(&self, verb: &str) -> usize {
-        self.calls.lock().unwrap().iter().filter(|call| **call == verb).count()
+        self.calls.lock().unwrap().get(verb).copied().unwrap_or_default()
     }
 
     fn fault(&self, verb: &'static str) -> Option<Fault> {
-        self.calls.lock().unwrap().push(verb);
+        *self.calls.lock().unwrap().entry(verb).or_default() += 1;
         let number = self.calls(verb);
         let faults = self.faults.lock().unwrap();
         let fits = |fault: &&Disturbance| fault.verb == verb && fault.calls.contains(&number);
