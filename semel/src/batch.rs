@@ -7,10 +7,14 @@
 //! What is asked of one key is done in the order it was asked, over whichever connection: a key that is part of
 //! a batch under way waits for its end, even if the batch was lost and nobody knows yet whether it was applied.
 //!
+//! One question never fails its neighbours: a batch that is refused, or fails as often as it is tried, is halved until
+//! the question at fault is alone. From then on what is asked about its subject goes alone, see [`suspects`].
+//!
 //! Callers hold nothing but the receiving end of an answer. One that goes away before its question was sent
 //! takes it along; one that goes away later interrupts nothing.
 
 mod queue;
+mod suspects;
 mod worker;
 
 use std::future::Future;
@@ -57,7 +61,8 @@ pub(crate) trait Committer: Send + 'static {
 /// Why a batch was not committed.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// One of the questions is at fault: nothing was applied, and the others should be sent without it.
+    /// One of the questions is at fault: nothing was applied, and the others should be sent without it. The error may
+    /// be one that passes.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "sqlite")),
         allow(dead_code, reason = "Redis answers each question by itself")

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::suspects::Suspects;
 use super::{Committer, Lane};
 use crate::error::StoreError;
 
@@ -32,6 +33,8 @@ pub(super) struct Queue<C: Committer> {
 struct Lanes<C: Committer> {
     owners: VecDeque<Job<C>>,
     claims: VecDeque<Job<C>>,
+    /// Those whose questions go alone.
+    suspects: Suspects<C>,
     /// Those whose questions are under way.
     busy: HashSet<C::Subject>,
     /// How many committers there are, how many of them are at work, and how many have lost a batch and not found
@@ -40,6 +43,13 @@ struct Lanes<C: Committer> {
     at_work: usize,
     recovering: usize,
     closed: bool,
+}
+
+/// What a committer is to do next.
+pub(super) struct Taken<C: Committer> {
+    pub(super) jobs: Vec<Job<C>>,
+    /// Whether it is a question about a suspect, alone. It does not count as work that others should wait for.
+    pub(super) is_suspect: bool,
 }
 
 /// A question, and where the answer goes.
@@ -69,6 +79,7 @@ impl<C: Committer> Queue<C> {
             lanes: Mutex::new(Lanes {
                 owners: VecDeque::new(),
                 claims: VecDeque::new(),
+                suspects: Suspects::none(),
                 busy: HashSet::new(),
                 committers,
                 at_work: 0,
@@ -107,12 +118,7 @@ impl<C: Committer> Queue<C> {
         if lanes.closed {
             return Err(StoreError::unavailable("the store is closed"));
         }
-        let waiting = match lane {
-            Lane::Owner => &mut lanes.owners,
-            Lane::Claim => &mut lanes.claims,
-        };
-        waiting.push_back(job);
-        let worth_it = lanes.is_worth_another();
+        let worth_it = lanes.push(lane, job);
         drop(lanes);
         if worth_it {
             self.filled.notify_last();
@@ -135,12 +141,20 @@ impl<C: Committer> Queue<C> {
         self.filled.notify_waiters();
     }
 
-    /// What is queued, owners first; `None` when the queue is closed and empty.
-    pub(super) async fn next(&self) -> Option<Vec<Job<C>>> {
+    /// What is queued, owners first; `None` when the queue is closed and empty. A suspect goes before them, if its
+    /// time has come.
+    pub(super) async fn next(&self) -> Option<Taken<C>> {
         loop {
             let filled = self.filled.notified();
-            {
+            let due = {
                 let mut lanes = self.lanes();
+                let now = Instant::now();
+                let due = lanes.suspects.due(now);
+                if due.is_some_and(|due| due <= now || lanes.closed)
+                    && let Some(job) = lanes.take_suspect(now)
+                {
+                    return Some(Taken { jobs: vec![job], is_suspect: true });
+                }
                 let jobs = lanes.take();
                 if !jobs.is_empty() {
                     lanes.at_work += 1;
@@ -148,13 +162,37 @@ impl<C: Committer> Queue<C> {
                         self.filled.notify_one();
                     }
                     lanes.busy.extend(jobs.iter().map(|job| C::subject(&job.question)));
-                    return Some(jobs);
+                    return Some(Taken { jobs, is_suspect: false });
                 }
-                if lanes.closed && lanes.waiting() == 0 {
+                if lanes.closed && lanes.waiting() + lanes.suspects.waiting() == 0 {
                     return None;
                 }
+                // One whose subject is busy is looked at again when that is over.
+                due.filter(|due| *due > now)
+            };
+            match due {
+                Some(due) => drop(timeout_at(due, filled).await),
+                None => filled.await,
             }
-            filled.await;
+        }
+    }
+
+    /// Questions about this subject go alone from now on.
+    pub(super) fn suspect(&self, subject: C::Subject) {
+        self.lanes().suspect(subject);
+    }
+
+    /// This subject is a suspect no more, if it was one.
+    pub(super) fn clear(&self, subject: C::Subject) {
+        self.lanes().clear(subject);
+    }
+
+    /// The question about a suspect that was taken is over.
+    pub(super) fn suspect_over(&self) {
+        let mut lanes = self.lanes();
+        lanes.suspects.rest(Instant::now());
+        if lanes.suspects.waiting() > 0 {
+            self.filled.notify_last();
         }
     }
 
@@ -203,6 +241,9 @@ impl<C: Committer> Queue<C> {
             *lane = kept;
             refused.extend::<VecDeque<_>>(out);
         }
+        let suspects =
+            lanes.suspects.drain(|job| everything || subjects.contains(&C::subject(&job.question)));
+        refused.extend(suspects.into_iter().map(|(_, job)| job));
         let closed = lanes.closed;
         drop(lanes);
         let error =
@@ -217,6 +258,55 @@ impl<C: Committer> Lanes<C> {
         self.owners.len() + self.claims.len()
     }
 
+    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Job<C>> {
+        match lane {
+            Lane::Owner => &mut self.owners,
+            Lane::Claim => &mut self.claims,
+        }
+    }
+
+    /// Puts a question where it has to wait, and says whether a committer should look at once.
+    fn push(&mut self, lane: Lane, job: Job<C>) -> bool {
+        if self.suspects.knows(&C::subject(&job.question)) {
+            self.suspects.push(lane, job);
+            return true;
+        }
+        self.lane(lane).push_back(job);
+        self.is_worth_another()
+    }
+
+    /// Questions about this subject go alone from now on, also those that wait already.
+    fn suspect(&mut self, subject: C::Subject) {
+        if self.suspects.knows(&subject) {
+            return;
+        }
+        if let Some(oldest) = self.suspects.add(subject) {
+            self.clear(oldest);
+        }
+        for lane in [Lane::Owner, Lane::Claim] {
+            let waiting = std::mem::take(self.lane(lane));
+            for job in waiting {
+                match C::subject(&job.question) == subject {
+                    true => self.suspects.push(lane, job),
+                    false => self.lane(lane).push_back(job),
+                }
+            }
+        }
+    }
+
+    /// Questions about this subject go with the others again, in their order.
+    fn clear(&mut self, subject: C::Subject) {
+        for (lane, job) in self.suspects.remove(subject).into_iter().rev() {
+            self.lane(lane).push_front(job);
+        }
+    }
+
+    fn take_suspect(&mut self, now: Instant) -> Option<Job<C>> {
+        let job = self.suspects.take(&self.busy, now)?;
+        self.busy.insert(C::subject(&job.question));
+        Some(job)
+    }
+
     /// Whether another committer should take part.
     fn is_worth_another(&self) -> bool {
         self.at_work == 0 || self.waiting() >= ENOUGH
@@ -228,7 +318,8 @@ impl<C: Committer> Lanes<C> {
             return Vec::new();
         }
         // What is enough for all who are free is shared out: while one batch is on its way, another is answered.
-        let free = self.committers.saturating_sub(self.at_work + self.recovering).max(1);
+        let away = self.at_work + self.recovering + usize::from(self.suspects.is_at_work());
+        let free = self.committers.saturating_sub(away).max(1);
         let share =
             if self.waiting() >= ENOUGH * free { self.waiting().div_ceil(free) } else { self.waiting() };
         let limit = share.min(MAX_BATCH);

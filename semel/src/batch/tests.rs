@@ -1,6 +1,7 @@
 //! The queue, with a committer that does as it is told.
 
 mod failures;
+mod suspects;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::queue::{LANE_ROOM, ROOM_WAIT};
+use super::suspects::MAX_SUSPECTS;
 use super::worker::{MAX_PAUSE, MAX_TRIES, MAX_TRYING};
 use super::*;
 
@@ -21,10 +23,12 @@ struct Question {
     apart: bool,
     /// Whether every batch with it is refused.
     bad: bool,
+    /// Whether every batch with it fails, though nothing says that it is to blame.
+    poison: bool,
 }
 
 fn plain(number: u32) -> Question {
-    Question { number, weight: 0, apart: false, bad: false }
+    Question { number, weight: 0, apart: false, bad: false, poison: false }
 }
 
 /// What becomes of a commit.
@@ -141,6 +145,9 @@ impl Committer for Stage {
         let refused = || Failed::Refused(StoreError::refused("one of them is bad"));
         if questions.iter().any(|question| question.bad) {
             return Err(refused());
+        }
+        if questions.iter().any(|question| question.poison) {
+            return Err(Failed::Again(StoreError::unavailable("something failed")));
         }
         let apply = || self.0.applied.lock().unwrap().extend(&numbers);
         let fate = self.0.fates.lock().unwrap().pop_front();

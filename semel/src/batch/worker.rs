@@ -8,14 +8,15 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::queue::{Job, Queue};
+use super::queue::{Job, Queue, Taken};
 use super::{Committer, Failed};
 use crate::error::StoreError;
 use crate::fault;
 
 /// After this long a committer does not count as at work any more: others take what waits, however little it is.
 const LONG: Duration = Duration::from_millis(10);
-/// How often a batch is sent, and for how long, before its callers hear that it failed.
+/// How often a batch is sent, and for how long, before it is halved or its callers hear that it failed; and for how long it
+/// is halved.
 pub(super) const MAX_TRIES: u32 = 6;
 pub(super) const MAX_TRYING: Duration = Duration::from_secs(2);
 /// The pause after a failure: it doubles up to the longest, and half of it is left to chance.
@@ -35,6 +36,55 @@ struct Part<C: Committer> {
     jobs: Vec<Job<C>>,
     /// Whether it was sent before and may have been applied then, by itself or as part of something larger.
     lost: bool,
+    origin: Origin,
+}
+
+/// Where a part comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// It is what was taken from the queue.
+    Whole,
+    /// Something larger was refused.
+    Refused,
+    /// Something larger failed as often as it was tried. This is tried once.
+    Failed,
+    /// It is about a suspect. It is tried once, and if it fails, that says nothing about the others.
+    Suspect,
+}
+
+/// Why a part was not committed.
+struct Failure {
+    error: StoreError,
+    blame: Blame,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// One of the questions is at fault.
+    One,
+    /// It failed as often as it was tried, and perhaps because of one of the questions.
+    PerhapsOne,
+    /// There is no connection, or no time is left.
+    None,
+}
+
+/// Whether a batch that fails is halved: if so, for a limited time.
+#[derive(Debug, Clone, Copy)]
+enum Halving {
+    Never,
+    NotYet,
+    Until(Instant),
+}
+
+impl Halving {
+    /// Whether what has failed now is to be halved.
+    fn lasts(&mut self) -> bool {
+        let now = Instant::now();
+        if let Self::NotYet = self {
+            *self = Self::Until(now + MAX_TRYING);
+        }
+        matches!(self, Self::Until(end) if now < *end)
+    }
 }
 
 pub(super) struct Worker<C: Committer> {
@@ -56,12 +106,12 @@ impl<C: Committer> Worker<C> {
         let queue = Arc::clone(&self.queue);
         // Set anew for each batch: to put off a timer is cheaper than to make one.
         let mut long = Box::pin(sleep(LONG));
-        while let Some(jobs) = queue.next().await {
+        while let Some(Taken { jobs, is_suspect }) = queue.next().await {
             let subjects: Vec<C::Subject> = jobs.iter().map(|job| C::subject(&job.question)).collect();
             long.as_mut().reset(Instant::now() + LONG);
-            let mut at_work = true;
+            let mut at_work = !is_suspect;
             let served = {
-                let mut serving = pin!(self.serve(jobs));
+                let mut serving = pin!(self.serve(jobs, is_suspect));
                 poll_fn(|context| {
                     let served = serving.as_mut().poll(context);
                     if served.is_pending() && at_work && long.as_mut().poll(context).is_ready() {
@@ -74,6 +124,9 @@ impl<C: Committer> Worker<C> {
             };
             if at_work {
                 queue.step_back();
+            }
+            if is_suspect {
+                queue.suspect_over();
             }
             if served == Served::PerhapsApplied {
                 self.recover(&subjects).await;
@@ -89,41 +142,68 @@ impl<C: Committer> Worker<C> {
     }
 
     /// Answers these questions, in as many batches as it takes.
-    async fn serve(&mut self, jobs: Vec<Job<C>>) -> Served {
+    async fn serve(&mut self, jobs: Vec<Job<C>>, is_suspect: bool) -> Served {
         let mut served = Served::Settled;
-        let is_apart = |job: &Job<C>| C::is_apart(&job.question);
-        let (apart, together): (Vec<_>, Vec<_>) = match jobs.iter().any(is_apart) {
-            true => jobs.into_iter().partition(is_apart),
-            false => (Vec::new(), jobs),
-        };
-        let mut parts = vec![Part { jobs: apart, lost: false }, Part { jobs: together, lost: false }];
+        // While the other side is down, no question is at fault.
+        let mut halving = if self.failures == 0 { Halving::NotYet } else { Halving::Never };
+        let mut succeeded = false;
+        let mut failed_alone: Vec<C::Subject> = Vec::new();
+        let mut parts = parts(jobs, if is_suspect { Origin::Suspect } else { Origin::Whole });
         while let Some(mut part) = parts.pop() {
             part.jobs.retain(|job| !job.is_idle());
             if part.jobs.is_empty() {
                 continue;
             }
             let sent = self.send(&mut part).await;
-            let Part { mut jobs, lost } = part;
-            match sent {
+            let Part { mut jobs, lost, origin } = part;
+            let Failure { mut error, blame } = match sent {
                 Ok(answers) => {
-                    for (job, answer) in jobs.into_iter().zip(answers) {
-                        job.answer(answer);
-                    }
+                    succeeded = true;
+                    self.answer(jobs, answers, origin);
+                    continue;
                 }
-                Err(Failed::Refused(_)) if jobs.len() > 1 => {
-                    let rest = jobs.split_off(jobs.len() / 2);
-                    parts.extend([rest, jobs].map(|jobs| Part { jobs, lost }));
-                }
-                Err(Failed::Refused(mut error) | Failed::Again(mut error) | Failed::Lost(mut error)) => {
-                    if lost {
-                        served = Served::PerhapsApplied;
-                        error = StoreError::unknown(error.to_string()).with_source(error);
-                    }
-                    jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
-                }
+                Err(failure) => failure,
+            };
+            let origin = match blame {
+                Blame::One => Some(Origin::Refused),
+                Blame::PerhapsOne => halving.lasts().then_some(Origin::Failed),
+                Blame::None => None,
+            };
+            if let Some(origin) = origin.filter(|_| jobs.len() > 1) {
+                let rest = jobs.split_off(jobs.len() / 2);
+                parts.extend([rest, jobs].map(|jobs| Part { jobs, lost, origin }));
+                continue;
             }
+            if lost {
+                served = Served::PerhapsApplied;
+                error = StoreError::unknown(error.to_string()).with_source(error);
+            }
+            match (&*jobs, blame) {
+                ([job], Blame::One) => self.queue.suspect(C::subject(&job.question)),
+                ([job], Blame::PerhapsOne) => failed_alone.push(C::subject(&job.question)),
+                _ => {}
+            }
+            jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
+        }
+        if succeeded && matches!(halving, Halving::Until(_)) {
+            // The other side is up, so these were at fault.
+            (self.failures, self.rested) = (0, None);
+            failed_alone.into_iter().for_each(|subject| self.queue.suspect(subject));
         }
         served
+    }
+
+    /// Answers a part that was committed. A question that failed all the same makes its subject a suspect; the answer
+    /// to a suspect clears it.
+    fn answer(&self, jobs: Vec<Job<C>>, answers: Vec<Result<C::Answer, StoreError>>, origin: Origin) {
+        for (job, answer) in jobs.into_iter().zip(answers) {
+            match &answer {
+                Err(error) if !error.is_transient() => self.queue.suspect(C::subject(&job.question)),
+                Ok(_) if origin == Origin::Suspect => self.queue.clear(C::subject(&job.question)),
+                Ok(_) | Err(_) => {}
+            }
+            job.answer(answer);
+        }
     }
 
     /// Goes on until nothing that was sent can be applied any more. Until then, whom it was about cannot be
@@ -141,32 +221,46 @@ impl<C: Committer> Worker<C> {
         self.queue.recovering(false);
     }
 
-    /// Sends a batch until it is answered or refused, or the patience ends. Once it may have been applied, only
+    /// Sends a part until it is answered or refused, or the patience ends. Once it may have been applied, only
     /// an answer can tell; without one the outcome is unknown.
-    async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Result<C::Answer, StoreError>>, Failed> {
+    async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Result<C::Answer, StoreError>>, Failure> {
         let questions: Vec<&C::Question> = part.jobs.iter().map(|job| &job.question).collect();
         let began = Instant::now();
-        // While the other side is down, a batch is not worth as many tries as the one that found out.
-        let tries = if self.failures == 0 { MAX_TRIES } else { 1 };
+        if part.origin == Origin::Failed {
+            // It has been tried often enough, so the pause need not be long.
+            self.failures = 0;
+        }
+        let tries = match part.origin {
+            // While the other side is down, a batch is not worth as many tries as the one that found out.
+            Origin::Whole | Origin::Refused if self.failures == 0 => MAX_TRIES,
+            _ => 1,
+        };
         let mut tried = 0;
         loop {
             self.rest().await;
             fault::reach("before_commit");
-            let failed = match self.committer.connect().await {
+            let (failed, mut blame) = match self.committer.connect().await {
                 Ok(()) => match self.committer.commit(&questions).await {
                     Ok(answers) => {
                         fault::reach("committed");
                         self.failures = 0;
                         return Ok(answers);
                     }
-                    Err(failed) => failed,
+                    Err(failed) => (failed, Blame::PerhapsOne),
                 },
-                Err(error) => Failed::Again(error),
+                Err(error) => (Failed::Again(error), Blame::None),
             };
             let error = match failed {
+                // Alone from the start, it disturbs nobody who is in the same batch.
+                Failed::Refused(error)
+                    if part.origin == Origin::Whole && questions.len() == 1 && error.is_transient() =>
+                {
+                    blame = Blame::One;
+                    error
+                }
                 Failed::Refused(error) => {
                     self.failures = 0;
-                    return Err(Failed::Refused(error));
+                    return Err(Failure { error, blame: Blame::One });
                 }
                 Failed::Again(error) => error,
                 Failed::Lost(error) => {
@@ -174,10 +268,17 @@ impl<C: Committer> Worker<C> {
                     error
                 }
             };
+            if part.origin == Origin::Suspect && blame == Blame::PerhapsOne && !part.lost {
+                // It says nothing about the others, who need not pause for it.
+                return Err(Failure { error, blame });
+            }
             self.pause();
             tried += 1;
-            if tried >= tries || began.elapsed() >= MAX_TRYING || !error.is_transient() {
-                return Err(Failed::Again(error));
+            if tried >= tries {
+                return Err(Failure { error, blame });
+            }
+            if began.elapsed() >= MAX_TRYING || !error.is_transient() {
+                return Err(Failure { error, blame: Blame::None });
             }
         }
     }
@@ -194,4 +295,14 @@ impl<C: Committer> Worker<C> {
         self.failures = self.failures.saturating_add(1);
         self.rested = Some(Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0)));
     }
+}
+
+/// The parts in which a batch is sent at first, the last one first.
+fn parts<C: Committer>(jobs: Vec<Job<C>>, origin: Origin) -> Vec<Part<C>> {
+    let is_apart = |job: &Job<C>| C::is_apart(&job.question);
+    let (apart, together): (Vec<_>, Vec<_>) = match jobs.iter().any(is_apart) {
+        true => jobs.into_iter().partition(is_apart),
+        false => (Vec::new(), jobs),
+    };
+    [apart, together].map(|jobs| Part { jobs, lost: false, origin }).into()
 }

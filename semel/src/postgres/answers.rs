@@ -78,8 +78,7 @@ impl Sorted {
     }
 
     /// Says why something was not applied, from what is there.
-    pub(super) fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, there: &[Row]) {
-        let found = Found::of(there);
+    pub(super) fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, found: &Found<'_>) {
         for item in unapplied {
             let (place, answer) = match item {
                 Unapplied::Write(id, item, place) => (
@@ -109,9 +108,8 @@ impl Sorted {
         Batch { opens, repeats, .. }: &Batch<'_>,
         seen: &[Option<&Row>],
         created: &[Option<&Row>],
-        there: &[Row],
+        there: &Found<'_>,
     ) {
-        let there = Found::of(there);
         let opened = |at: usize| {
             let (id, ask) = opens.items[at];
             if let Some(row) = seen[at] {
@@ -142,7 +140,7 @@ impl Sorted {
     }
 
     pub(super) fn read(&mut self, questions: &Questions<'_, Key>, rows: &[Row]) {
-        let found = Found::of(rows);
+        let found = Found::of(rows, Vec::new());
         for (id, key, place) in questions {
             self.put(*place, found.record(*id, key).map(|(now, record)| (now, What::Read(record))));
         }
@@ -163,20 +161,25 @@ pub(super) fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'
 }
 
 /// Rows of records, to be found by id, with the clock.
-struct Found<'r> {
+pub(super) struct Found<'r> {
     now: Option<Timestamp>,
     rows: Vec<(&'r [u8], &'r Row)>,
+    /// Those that are there, or were, and cannot be read.
+    damaged: Vec<(Id, StoreError)>,
 }
 
 impl<'r> Found<'r> {
-    fn of(rows: &'r [Row]) -> Self {
+    pub(super) fn of(rows: &'r [Row], damaged: Vec<(Id, StoreError)>) -> Self {
         let now = rows.first().and_then(|row| row::clock(row).ok());
         let mut rows: Vec<_> = rows.iter().filter_map(|row| row::id(row).map(|id| (id, row))).collect();
         rows.sort_unstable_by_key(|(id, _)| *id);
-        Self { now, rows }
+        Self { now, rows, damaged }
     }
 
     fn record(&self, id: Id, key: &Key) -> Result<(Timestamp, Option<Box<Record>>), StoreError> {
+        if let Some((_, error)) = self.damaged.iter().find(|(damaged, _)| *damaged == id) {
+            return Err(error.clone());
+        }
         let now = self.now.ok_or_else(|| StoreError::unknown("Postgres did not tell its time"))?;
         let Ok(at) = self.rows.binary_search_by_key(&id.as_bytes(), |(id, _)| *id) else {
             return Ok((now, None));

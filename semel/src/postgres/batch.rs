@@ -11,8 +11,9 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::answers::{Sorted, Unapplied, by_id};
+use super::answers::{Found, Sorted, Unapplied, by_id};
 use super::committer::Answer;
+use super::errors;
 use super::statements::{self, Column, Statements};
 use crate::ask::Ask;
 use crate::change::{Action, Replace, Write};
@@ -48,7 +49,7 @@ pub(super) struct Manner {
     /// Write something in any case, so that the commit waits for the disk and the standby, and with it
     /// everything that was committed before.
     pub(super) confirm: bool,
-    /// Use the statements that bear with others at work on the same rows. They cost more.
+    /// Use the statements that bear with others at work on the same rows, and do not wait for them. They cost more.
     pub(super) careful: bool,
     /// Look for records before creating any: most claims were repeats of late.
     pub(super) read_first: bool,
@@ -165,15 +166,16 @@ impl<'a> Batch<'a> {
             .map(|at| self.opens.items[at].0)
             .collect();
         let looked_at: Vec<Id> = unapplied.iter().map(Unapplied::id).chain(unseen).collect();
-        let there = match looked_at.is_empty() {
-            true => Vec::new(),
+        let Readable { rows: there, damaged } = match looked_at.is_empty() {
+            true => Readable::default(),
             false => {
-                let there = read(client, &prepared.read, looked_at).await;
+                let there = read_what_can_be(client, &prepared.read, looked_at).await;
                 there.map_err(|error| Fault { error, after_commit: true })?
             }
         };
-        answers.explain(unapplied, &there);
-        answers.opened(self, &seen, &created, &there);
+        let looked_up = Found::of(&there, damaged);
+        answers.explain(unapplied, &looked_up);
+        answers.opened(self, &seen, &created, &looked_up);
         answers.read(&self.reads, &found);
         let repeats = seen.iter().chain(&by_id(&there, &self.opens.items)).flatten().count();
         let mostly_repeats = (!self.opens.items.is_empty()).then_some(repeats * 2 > self.opens.items.len());
@@ -196,7 +198,9 @@ impl<'a> Batch<'a> {
             self.completes.len() + self.writes.len() + self.replaces.len() + usize::from(!missing.is_empty());
         // A read beside a change is part of its transaction: should it fail by itself, nobody could say any more
         // that nothing was applied.
-        let together = changes + usize::from(!self.reads.is_empty()) > 1 || manner.confirm || relaxed;
+        let hasty = manner.careful && !missing.is_empty();
+        let together =
+            changes + usize::from(!self.reads.is_empty()) > 1 || manner.confirm || relaxed || hasty;
         let plain = !(manner.careful || manner.confirm || relaxed) && self.reads.is_empty();
         if let ([completes], false) = (&*self.completes, missing.is_empty())
             && plain
@@ -211,6 +215,10 @@ impl<'a> Batch<'a> {
         }
         if relaxed {
             sent.push(Box::pin(command(client, "set local synchronous_commit = off")));
+        }
+        if hasty {
+            // Whoever has created one of the records and does not commit has been waited for already.
+            sent.push(Box::pin(command(client, "set local lock_timeout = '5ms'")));
         }
         let before = sent.len();
         for round in &self.completes {
@@ -290,6 +298,33 @@ async fn read(client: &Client, statement: &Statement, mut ids: Vec<Id>) -> Resul
     ids.dedup();
     let items: Vec<(Id, ())> = ids.into_iter().map(|id| (id, ())).collect();
     query(client, statement, vec![statements::ids(&items)]).await
+}
+
+/// Rows that could be read, and why others could not.
+#[derive(Default)]
+struct Readable {
+    rows: Vec<Row>,
+    damaged: Vec<(Id, StoreError)>,
+}
+
+/// Reads what can be read: a set with a damaged record in it is halved until that one is alone.
+async fn read_what_can_be(client: &Client, statement: &Statement, ids: Vec<Id>) -> Result<Readable, Error> {
+    let mut readable = Readable::default();
+    let mut sets = vec![ids];
+    while let Some(mut ids) = sets.pop() {
+        match read(client, statement, ids.clone()).await {
+            Ok(rows) => readable.rows.extend(rows),
+            Err(error) if error.code().is_some_and(errors::is_about_a_row) => match *ids {
+                [id] => readable.damaged.push((id, errors::of_question(error))),
+                _ => {
+                    let rest = ids.split_off(ids.len() / 2);
+                    sets.extend([rest, ids]);
+                }
+            },
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(readable)
 }
 
 /// All that was answered, or the error that came first: those behind it only say that the transaction is over.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -34,7 +35,12 @@ pub(super) struct Committer {
     doubts: Arc<Doubts>,
     /// Whether most claims of late were repeats.
     repeats: bool,
+    /// Until when batches are careful from the start, as somebody holds on to a row.
+    careful_until: Option<Instant>,
 }
+
+/// For how long batches are careful after a row could not be had. Each that is not waits for it first.
+const CAREFUL: Duration = Duration::from_secs(1);
 
 /// What may have been committed without being safe on the standby. Everyone can see it, so all connections of a
 /// store have to know.
@@ -69,7 +75,7 @@ struct Ready {
 
 impl Committer {
     pub(super) fn new(options: Arc<PostgresOptions>, doubts: Arc<Doubts>) -> Self {
-        Self { options, ready: None, lost: None, doubts, repeats: false }
+        Self { options, ready: None, lost: None, doubts, repeats: false, careful_until: None }
     }
 
     /// Takes leave of the connection for good.
@@ -134,12 +140,15 @@ impl batch::Committer for Committer {
         };
         let batch = Batch::of(questions);
         let doubt = self.doubts.latest();
-        let manner = Manner { confirm: doubt.is_some(), careful: false, read_first: self.repeats };
+        let careful = self.careful_until.is_some_and(|end| Instant::now() < end);
+        let manner = Manner { confirm: doubt.is_some(), careful, read_first: self.repeats };
         let commit = async {
             match batch.commit(client, statements, manner).await {
                 // Somebody else is at work on one of the rows.
                 Err(fault)
-                    if !fault.after_commit && fault.error.code().is_some_and(errors::is_contention) =>
+                    if !careful
+                        && !fault.after_commit
+                        && fault.error.code().is_some_and(errors::is_contention) =>
                 {
                     batch.commit(client, statements, Manner { careful: true, ..manner }).await
                 }
@@ -163,6 +172,9 @@ impl batch::Committer for Committer {
             }
             Some(Err(Fault { error, after_commit: false })) => {
                 let over = error.code().is_some_and(errors::ends_session);
+                if error.code().is_some_and(errors::is_contention) {
+                    self.careful_until = Some(Instant::now() + CAREFUL);
+                }
                 let failed = errors::of_batch(error);
                 if over {
                     self.give_up();

@@ -13,6 +13,9 @@ pub(super) fn of_batch(error: Error) -> Failed {
         return Failed::Lost(StoreError::unknown("the connection to Postgres was lost").with_source(error));
     };
     match Meaning::of(code) {
+        // A row or a page of one of the questions: the others can do without it.
+        Meaning::Damaged => Failed::Refused(damaged(error)),
+        Meaning::Unreadable | Meaning::Contended => Failed::Refused(unavailable(error)),
         Meaning::Lost => Failed::Lost(StoreError::unknown("Postgres went away").with_source(error)),
         Meaning::Transient => Failed::Again(unavailable(error)),
         Meaning::Refused => {
@@ -25,19 +28,34 @@ pub(super) fn of_batch(error: Error) -> Failed {
 pub(super) fn of_question(error: Error) -> StoreError {
     match error.code().map(Meaning::of) {
         Some(Meaning::Refused) => StoreError::refused("Postgres refused what was asked").with_source(error),
-        Some(Meaning::Transient | Meaning::Lost) | None => unavailable(error),
+        Some(Meaning::Damaged) => damaged(error),
+        Some(Meaning::Transient | Meaning::Unreadable | Meaning::Contended | Meaning::Lost) | None => {
+            unavailable(error)
+        }
     }
 }
 
+/// Whether an error may be the fault of a single row.
+pub(super) fn is_about_a_row(code: &SqlState) -> bool {
+    matches!(Meaning::of(code), Meaning::Damaged | Meaning::Unreadable)
+}
+
+fn damaged(error: Error) -> StoreError {
+    StoreError::corrupt(format!("Postgres: {}", said(&error))).with_source(error)
+}
+
 fn unavailable(error: Error) -> StoreError {
-    let what = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
-    StoreError::unavailable(format!("Postgres: {what}")).with_source(error)
+    StoreError::unavailable(format!("Postgres: {}", said(&error))).with_source(error)
+}
+
+fn said(error: &Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
 /// Whether asking again may help after an error with this code.
 #[cfg(feature = "sqlx")]
 pub(super) fn is_transient(code: &str) -> bool {
-    Meaning::of(&SqlState::from_code(code)) != Meaning::Refused
+    !matches!(Meaning::of(&SqlState::from_code(code)), Meaning::Refused | Meaning::Damaged)
 }
 
 /// Whether an error says that the schema is not there, or not the one that the statements were written for.
@@ -70,6 +88,12 @@ enum Meaning {
     Transient,
     /// Rolled back; the same would happen again.
     Refused,
+    /// Rolled back; a page of a table or an index is not what Postgres wrote.
+    Damaged,
+    /// Rolled back; a file could not be read or written, perhaps only a part of it.
+    Unreadable,
+    /// Rolled back; somebody else has a row locked, or has created it and not committed yet.
+    Contended,
     /// The server ended the connection, and the commit may have been made before.
     Lost,
 }
@@ -83,12 +107,20 @@ impl Meaning {
         if ends_session(code) {
             return Self::Transient;
         }
+        if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) {
+            return Self::Damaged;
+        }
+        if *code == SqlState::LOCK_NOT_AVAILABLE {
+            return Self::Contended;
+        }
         match code.code().get(..2) {
             // Connection exceptions.
             Some("08") => Self::Lost,
-            // Transaction rollback, lock not available, operator intervention, insufficient resources (full
-            // disk, too many connections), errors outside of Postgres, an aborted transaction, internal errors.
-            Some("40" | "55" | "57" | "53" | "58" | "25" | "XX") => Self::Transient,
+            // Errors outside of Postgres.
+            Some("58") => Self::Unreadable,
+            // Transaction rollback, an object in use, operator intervention, insufficient resources (full disk, too many
+            // connections), an aborted transaction, internal errors.
+            Some("40" | "55" | "57" | "53" | "25" | "XX") => Self::Transient,
             _ => Self::Refused,
         }
     }
@@ -102,10 +134,17 @@ mod tests {
     fn codes_mean_what_the_server_did() {
         let of = |code: &str| Meaning::of(&SqlState::from_code(code));
         for transient in [
-            "40001", "40P01", "53100", "53300", "55P03", "57014", "57P03", "58030", "25006", "0A000",
-            "42P01", "XX000",
+            "40001", "40P01", "53100", "53300", "55006", "57014", "57P03", "25006", "0A000", "42P01", "XX000",
         ] {
             assert_eq!(of(transient), Meaning::Transient, "{transient}");
+        }
+        for (code, meaning) in [
+            ("XX001", Meaning::Damaged),
+            ("XX002", Meaning::Damaged),
+            ("58030", Meaning::Unreadable),
+            ("55P03", Meaning::Contended),
+        ] {
+            assert_eq!(of(code), meaning, "{code}");
         }
         for lost in ["57P01", "57P02", "08006", "57P05"] {
             assert_eq!(of(lost), Meaning::Lost, "{lost}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Transaction, TransactionBehavior};
 
-use super::errors::Fault;
+use super::errors::{self, Fault};
 use super::row::{self, Writer};
 use super::session::Session;
 use crate::error::StoreError;
@@ -31,18 +31,19 @@ pub(super) type Answers = Vec<Result<Answer, StoreError>>;
 pub(super) fn commit(session: &Session, questions: &[Arc<Question>]) -> Result<Answers, Fault> {
     if questions.iter().all(|question| matches!(question.asked, Asked::Open(_) | Asked::Read(_))) {
         let view = session.begin_fitting(TransactionBehavior::Deferred)?;
-        if let Some(answers) = apply(&view, questions, false).map_err(|e| session.fault(e))? {
+        if let Some(answers) = apply(session, &view, questions, false).map_err(|e| session.fault(e))? {
             return Ok(answers);
         }
     }
     let change = session.begin_fitting(TransactionBehavior::Immediate)?;
-    let answers = apply(&change, questions, true).map_err(|e| session.fault(e))?;
+    let answers = apply(session, &change, questions, true).map_err(|e| session.fault(e))?;
     session.commit(change)?;
     Ok(answers.unwrap_or_default())
 }
 
 /// The answers; nothing if there is something to write, and that may not be.
 fn apply(
+    session: &Session,
     transaction: &Transaction<'_>,
     questions: &[Arc<Question>],
     may_write: bool,
@@ -53,7 +54,9 @@ fn apply(
     let mut writer = may_write.then(|| Writer::prepare(transaction)).transpose()?;
     let mut answers = Vec::with_capacity(questions.len());
     for question in questions {
-        let mut record = match find(&mut read, question)? {
+        let found =
+            find(&mut read, question).or_else(|error| errors::of_record(session.path(), error).map(Err))?;
+        let mut record = match found {
             Ok(found) => found,
             Err(unreadable) => {
                 answers.push(Err(unreadable));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::batch::Failed;
 use crate::error::StoreError;
@@ -19,7 +19,7 @@ impl Fault {
     /// An error before anything was committed: nothing was applied.
     pub(super) fn before_commit(path: &Path, error: Error) -> Self {
         let meaning = Meaning::of(&error);
-        let ends_session = matches!(meaning, Meaning::Broken | Meaning::Damaged | Meaning::Foreign);
+        let ends_session = matches!(meaning, Meaning::Broken | Meaning::Unreadable | Meaning::Foreign);
         Self { failed: meaning.failed(path, error), ends_session }
     }
 
@@ -29,7 +29,7 @@ impl Fault {
     /// process dies now.
     pub(super) fn at_commit(path: &Path, error: Error) -> Self {
         match Meaning::of(&error) {
-            Meaning::Broken => {
+            Meaning::Broken | Meaning::Unreadable => {
                 let message = format!("the commit to {} failed half way", path.display());
                 let failed = Failed::Lost(StoreError::unknown(message).with_source(error));
                 Self { failed, ends_session: true }
@@ -51,6 +51,15 @@ impl Fault {
     }
 }
 
+/// What an error of reading one record means for its question alone, if the others can go on in the same transaction.
+pub(super) fn of_record(path: &Path, error: Error) -> Result<StoreError, Error> {
+    // After an error of reading the file, SQLite has rolled the transaction back.
+    match Meaning::of(&error) {
+        Meaning::Damaged => Ok(Fault::before_commit(path, error).into_error()),
+        _ => Err(error),
+    }
+}
+
 /// Whether somebody else has the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
     Meaning::of(error) == Meaning::Busy
@@ -65,6 +74,8 @@ enum Meaning {
     Passing,
     /// The file cannot be read or written: perhaps it can be after it was opened again.
     Broken,
+    /// A page of the file cannot be read.
+    Unreadable,
     /// The file holds something that is not what SQLite wrote.
     Damaged,
     /// The file is of another kind.
@@ -75,6 +86,10 @@ enum Meaning {
 
 impl Meaning {
     fn of(error: &Error) -> Self {
+        let extended = error.sqlite_error().map(|failure| failure.extended_code);
+        if matches!(extended, Some(ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_CORRUPTFS)) {
+            return Self::Unreadable;
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(
@@ -109,7 +124,11 @@ impl Meaning {
                 let message = format!("SQLite could not use {path}: {error}");
                 Failed::Again(StoreError::unavailable(message).with_source(error))
             }
-            // Perhaps only a part of it is, and the other questions of the batch are about the rest.
+            // Perhaps only a page of it is, and the other questions of the batch are about the rest.
+            Self::Unreadable => {
+                let message = format!("SQLite could not read a page of {path}: {error}");
+                Failed::Refused(StoreError::unavailable(message).with_source(error))
+            }
             Self::Damaged => {
                 let message = format!("{path} is damaged: {error}");
                 Failed::Refused(StoreError::corrupt(message).with_source(error))
@@ -129,7 +148,6 @@ impl Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::ffi;
 
     fn error(code: i32) -> Error {
         Error::SqliteFailure(ffi::Error::new(code), None)
@@ -142,6 +160,7 @@ mod tests {
             (ffi::SQLITE_BUSY_RECOVERY, Meaning::Busy),
             (ffi::SQLITE_FULL, Meaning::Passing),
             (ffi::SQLITE_IOERR_FSYNC, Meaning::Broken),
+            (ffi::SQLITE_IOERR_READ, Meaning::Unreadable),
             (ffi::SQLITE_CANTOPEN, Meaning::Broken),
             (ffi::SQLITE_READONLY_DBMOVED, Meaning::Broken),
             (ffi::SQLITE_CORRUPT, Meaning::Damaged),
@@ -165,6 +184,8 @@ mod tests {
             assert!(matches!(fault.failed, Failed::Again(_)), "{code}");
             assert_eq!(fault.ends_session, ends_session, "{code}");
         }
+        let page = Fault::before_commit(path, error(ffi::SQLITE_IOERR_READ));
+        assert!(matches!(&page.failed, Failed::Refused(error) if error.is_transient()), "{page:?}");
         let before = Fault::before_commit(path, error(ffi::SQLITE_IOERR_FSYNC));
         assert!(matches!(&before.failed, Failed::Again(error) if !error.is_unknown()) && before.ends_session);
         assert!(before.into_error().to_string().contains("/some.db"));

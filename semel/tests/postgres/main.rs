@@ -19,6 +19,7 @@ mod transactions;
 mod isolation;
 mod durable;
 mod locked;
+mod neighbours;
 mod completion;
 mod transactional;
 mod schema;

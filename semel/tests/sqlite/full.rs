@@ -44,9 +44,9 @@ async fn when_it_is_full_nothing_is_applied_and_it_recovers() {
     assert_eq!(store.complete(&unfinished, &large()).await.unwrap(), Ack::Applied);
 }
 
-/// A batch is all or nothing, so it is taken apart only for what is at fault; a full file is nobody's.
+/// A batch is all or nothing. One that fails is halved, so that what still finds room is applied.
 #[tokio::test]
-async fn of_a_batch_that_has_no_room_nothing_is_applied() {
+async fn of_a_batch_that_has_no_room_what_fails_is_not_applied() {
     let place = Place::new();
     let store = place.options().with_max_bytes(MAX_BYTES).open().await.unwrap();
     store.migrate().await.unwrap();

@@ -15,6 +15,7 @@ mod schema;
 mod constraints;
 mod outcomes;
 mod unreadable;
+mod damaged;
 mod races;
 mod busy;
 mod repeats;
