@@ -13,8 +13,11 @@
 //! Callers hold nothing but the receiving end of an answer. One that goes away before its question was sent
 //! takes it along; one that goes away later interrupts nothing.
 
-mod queue;
+mod job;
+mod lanes;
 mod suspects;
+mod queue;
+mod shift;
 mod worker;
 
 use std::future::Future;
@@ -25,7 +28,9 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::error::StoreError;
-use queue::{Job, Queue};
+use job::Job;
+use queue::Queue;
+use shift::Shift;
 use worker::Worker;
 
 /// Where batches go: a connection that comes and goes.
@@ -96,7 +101,8 @@ impl<C: Committer> Batcher<C> {
         let queue = Arc::new(Queue::new(committers.len()));
         let tasks = TaskTracker::new();
         for committer in committers {
-            tasks.spawn(Worker::new(Arc::clone(&queue), committer).run());
+            let shift = Shift::new(Arc::clone(&queue));
+            tasks.spawn(Worker::new(Arc::clone(&queue), committer).run(shift));
         }
         tasks.close();
         Self { queue, tasks }
@@ -106,7 +112,7 @@ impl<C: Committer> Batcher<C> {
     /// carries it along.
     ///
     /// # Errors
-    /// Unavailable if there is no room, or the queue is closed.
+    /// Unavailable if there is no room, or the queue is closed; refused if no worker is left.
     pub(crate) async fn ask(
         &self,
         lane: Lane,
@@ -146,9 +152,9 @@ impl<C: Committer> Pending<C> {
     /// # Errors
     /// What the committer said, or unknown if its task is gone.
     pub(crate) async fn answer(self) -> Result<C::Answer, StoreError> {
-        self.answer
-            .await
-            .unwrap_or_else(|_| Err(StoreError::unknown("the runtime ended before the answer came")))
+        self.answer.await.unwrap_or_else(|_| {
+            Err(StoreError::unknown("the worker of the store ended before the answer came"))
+        })
     }
 }
 

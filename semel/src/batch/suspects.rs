@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 
 use tokio::time::Instant;
 
-use super::queue::Job;
+use super::job::Job;
 use super::{Committer, Lane};
 
 /// How many suspects are known at most; beyond that, the oldest is forgotten.
@@ -51,7 +51,7 @@ impl<C: Committer> Suspects<C> {
             return Vec::new();
         }
         self.order.retain(|known| *known != subject);
-        self.drain(|job| C::subject(&job.question) == subject)
+        self.drain(|job| job.subject() == subject)
     }
 
     pub(super) fn push(&mut self, lane: Lane, job: Job<C>) {
@@ -82,7 +82,7 @@ impl<C: Committer> Suspects<C> {
 
     /// The next question, about nobody who is busy.
     pub(super) fn take(&mut self, busy: &HashSet<C::Subject>, now: Instant) -> Option<Job<C>> {
-        let at = self.waiting.iter().position(|(_, job)| !busy.contains(&C::subject(&job.question)))?;
+        let at = self.waiting.iter().position(|(_, job)| !busy.contains(&job.subject()))?;
         let (_, job) = self.waiting.remove(at)?;
         self.began = Some(now);
         Some(job)

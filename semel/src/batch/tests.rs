@@ -1,5 +1,6 @@
 //! The queue, with a committer that does as it is told.
 
+mod endings;
 mod failures;
 mod suspects;
 
@@ -40,6 +41,7 @@ enum Fate {
         applied: bool,
     },
     Refused,
+    Panic,
 }
 
 /// Where tests look on and give directions.
@@ -155,6 +157,7 @@ impl Committer for Stage {
             None => apply(),
             Some(Fate::Again) => return Err(Failed::Again(StoreError::unavailable("busy"))),
             Some(Fate::Refused) => return Err(refused()),
+            Some(Fate::Panic) => panic!("on purpose"),
             Some(Fate::Lost { applied }) => {
                 if applied {
                     apply();

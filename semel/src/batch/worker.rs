@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::queue::{Job, Queue, Taken};
+use super::job::Job;
+use super::queue::{Queue, Taken};
+use super::shift::Shift;
 use super::{Committer, Failed};
 use crate::error::StoreError;
 use crate::fault;
@@ -102,40 +104,35 @@ impl<C: Committer> Worker<C> {
     }
 
     /// Empties the queue until it is closed.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self, mut shift: Shift<C>) {
         let queue = Arc::clone(&self.queue);
         // Set anew for each batch: to put off a timer is cheaper than to make one.
         let mut long = Box::pin(sleep(LONG));
         while let Some(Taken { jobs, is_suspect }) = queue.next().await {
-            let subjects: Vec<C::Subject> = jobs.iter().map(|job| C::subject(&job.question)).collect();
+            let count = jobs.len();
+            shift.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
             long.as_mut().reset(Instant::now() + LONG);
-            let mut at_work = !is_suspect;
             let served = {
                 let mut serving = pin!(self.serve(jobs, is_suspect));
                 poll_fn(|context| {
                     let served = serving.as_mut().poll(context);
-                    if served.is_pending() && at_work && long.as_mut().poll(context).is_ready() {
-                        at_work = false;
-                        queue.step_back();
+                    if served.is_pending() && long.as_mut().poll(context).is_ready() {
+                        shift.step_back();
                     }
                     served
                 })
                 .await
             };
-            if at_work {
-                queue.step_back();
-            }
-            if is_suspect {
-                queue.suspect_over();
-            }
+            shift.step_back();
             if served == Served::PerhapsApplied {
-                self.recover(&subjects).await;
+                shift.begin_recovery();
+                self.recover(shift.subjects()).await;
             }
-            queue.release(&subjects);
+            shift.end();
             // Those who were answered may have the next question ready. Without this, the first of them would go by
             // itself, and all the others would wait for it. But those who came over a network take their time, and
             // whoever waits already should not wait for them.
-            if subjects.len() > 1 && queue.is_short() {
+            if count > 1 && queue.is_short() {
                 yield_now().await;
             }
         }
@@ -179,8 +176,8 @@ impl<C: Committer> Worker<C> {
                 error = StoreError::unknown(error.to_string()).with_source(error);
             }
             match (&*jobs, blame) {
-                ([job], Blame::One) => self.queue.suspect(C::subject(&job.question)),
-                ([job], Blame::PerhapsOne) => failed_alone.push(C::subject(&job.question)),
+                ([job], Blame::One) => self.queue.suspect(job.subject()),
+                ([job], Blame::PerhapsOne) => failed_alone.push(job.subject()),
                 _ => {}
             }
             jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
@@ -198,8 +195,8 @@ impl<C: Committer> Worker<C> {
     fn answer(&self, jobs: Vec<Job<C>>, answers: Vec<Result<C::Answer, StoreError>>, origin: Origin) {
         for (job, answer) in jobs.into_iter().zip(answers) {
             match &answer {
-                Err(error) if !error.is_transient() => self.queue.suspect(C::subject(&job.question)),
-                Ok(_) if origin == Origin::Suspect => self.queue.clear(C::subject(&job.question)),
+                Err(error) if !error.is_transient() => self.queue.suspect(job.subject()),
+                Ok(_) if origin == Origin::Suspect => self.queue.clear(job.subject()),
                 Ok(_) | Err(_) => {}
             }
             job.answer(answer);
@@ -209,7 +206,6 @@ impl<C: Committer> Worker<C> {
     /// Goes on until nothing that was sent can be applied any more. Until then, whom it was about cannot be
     /// asked.
     async fn recover(&mut self, subjects: &[C::Subject]) {
-        self.queue.recovering(true);
         loop {
             self.rest().await;
             let Err(error) = self.committer.connect().await else { break };
@@ -218,7 +214,6 @@ impl<C: Committer> Worker<C> {
                 break;
             }
         }
-        self.queue.recovering(false);
     }
 
     /// Sends a part until it is answered or refused, or the patience ends. Once it may have been applied, only

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use semel::{Claim, Inspect, Outcome, Query, Store};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use crate::place::{Place, ask, granted};
-use crate::until::until;
+use crate::until::{LONG, until};
 
 #[tokio::test]
 async fn what_is_queued_is_answered_and_one_file_is_left() {
@@ -48,4 +50,19 @@ async fn a_store_that_is_dropped_closes_its_files_in_the_end() {
     assert!(!is_alone());
     drop(store);
     until("nobody else has the file open", async || is_alone()).await;
+}
+
+#[test]
+fn a_store_whose_runtime_has_ended_refuses_at_once() {
+    let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let place = Place::new();
+    let store = first.block_on(place.store());
+    let asked = first.block_on(ask(&store, "key"));
+    drop(first);
+    second.block_on(async {
+        let refused = timeout(LONG, store.claim(&asked)).await.expect("it waits for ever");
+        let refused = refused.expect_err("nobody is left to answer");
+        assert!(!refused.is_transient() && refused.to_string().contains("the runtime"), "{refused}");
+        timeout(LONG, store.close()).await.expect("it waits for ever");
+    });
 }
