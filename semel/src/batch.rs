@@ -11,7 +11,8 @@
 //! the question at fault is alone. From then on what is asked about its subject goes alone, see [`suspects`].
 //!
 //! Callers hold nothing but the receiving end of an answer. One that goes away before its question was sent
-//! takes it along; one that goes away later interrupts nothing.
+//! takes it along; one that goes away later interrupts nothing. A question that could not be sent for long is withdrawn,
+//! and its caller told that nothing was applied.
 
 mod job;
 mod lanes;
@@ -25,6 +26,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::error::StoreError;
@@ -118,12 +120,13 @@ impl<C: Committer> Batcher<C> {
         lane: Lane,
         question: impl FnOnce() -> C::Question,
     ) -> Result<Pending<C>, StoreError> {
+        let asked = Instant::now();
         let room = match self.queue.room(lane) {
             Some(room) => room,
             None => Box::pin(self.queue.wait_for_room(lane)).await?,
         };
         let (reply, answer) = oneshot::channel();
-        self.queue.push(lane, Job { question: question(), reply, room })?;
+        self.queue.push(lane, Job { question: question(), asked, reply, room })?;
         Ok(Pending { answer })
     }
 

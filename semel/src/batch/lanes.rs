@@ -167,7 +167,18 @@ impl<C: Committer> Lanes<C> {
         }
     }
 
-    /// Takes out what waits about these subjects.
+    /// Takes out what has waited for too long.
+    pub(super) fn withdraw(&mut self, now: Instant) -> Vec<Job<C>> {
+        // The oldest stands in front.
+        let fronts = [self.owners.front(), self.claims.front()];
+        let is_late = |job: &Job<C>| job.deadline() <= now;
+        match fronts.into_iter().flatten().any(is_late) || self.suspects.any(is_late) {
+            true => self.drain(is_late),
+            false => Vec::new(),
+        }
+    }
+
+    /// Takes out that for which this holds.
     pub(super) fn drain(&mut self, mut is_out: impl FnMut(&Job<C>) -> bool) -> Vec<Job<C>> {
         let mut drained = Vec::new();
         for lane in [&mut self.owners, &mut self.claims] {

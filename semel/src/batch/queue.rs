@@ -93,6 +93,7 @@ impl<C: Committer> Queue<C> {
             let due = {
                 let mut lanes = self.lanes();
                 let now = Instant::now();
+                lanes.withdraw(now).into_iter().for_each(Job::withdraw);
                 let due = lanes.suspects.due(now);
                 if due.is_some_and(|due| due <= now || lanes.closed)
                     && let Some(job) = lanes.take_suspect(now)
@@ -182,6 +183,12 @@ impl<C: Committer> Queue<C> {
             StoreError::unavailable("an earlier question is not settled yet").with_source(why.clone());
         refused.into_iter().for_each(|job| job.answer(Err(error.clone())));
         closed
+    }
+
+    /// Withdraws what has waited for too long.
+    pub(super) fn withdraw(&self) {
+        let late = self.lanes().withdraw(Instant::now());
+        late.into_iter().for_each(Job::withdraw);
     }
 
     /// A worker is gone, in the middle of work on these if there are any. Who waits for it is told.

@@ -62,6 +62,11 @@ impl<C: Committer> Suspects<C> {
         self.waiting.len()
     }
 
+    /// Whether this holds for one that waits.
+    pub(super) fn any(&self, holds: impl Fn(&Job<C>) -> bool) -> bool {
+        self.waiting.iter().any(|(_, job)| holds(job))
+    }
+
     /// Takes out the questions for which this holds.
     pub(super) fn drain(&mut self, mut is_out: impl FnMut(&Job<C>) -> bool) -> Vec<(Lane, Job<C>)> {
         let (out, kept): (Vec<_>, Vec<_>) =

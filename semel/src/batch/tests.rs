@@ -3,6 +3,7 @@
 mod endings;
 mod failures;
 mod suspects;
+mod withdrawals;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -57,6 +58,8 @@ struct Inner {
     connects: Mutex<u32>,
     /// What becomes of the next commits; later ones succeed.
     fates: Mutex<VecDeque<Fate>>,
+    /// How long the next connection takes.
+    delay: Mutex<Duration>,
     /// Why the next connections fail; later ones are made.
     unreachable: Mutex<VecDeque<StoreError>>,
     /// Commits take one each, if there is such a gate.
@@ -70,6 +73,7 @@ impl Stage {
             applied: Mutex::default(),
             connects: Mutex::default(),
             fates: Mutex::default(),
+            delay: Mutex::default(),
             unreachable: Mutex::default(),
             gate,
         }))
@@ -127,6 +131,10 @@ impl Committer for Stage {
 
     async fn connect(&mut self) -> Result<(), StoreError> {
         *self.0.connects.lock().unwrap() += 1;
+        let delay = std::mem::take(&mut *self.0.delay.lock().unwrap());
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         self.0.unreachable.lock().unwrap().pop_front().map_or(Ok(()), Err)
     }
 

@@ -1,22 +1,19 @@
 //! The task that empties the queue into a committer.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::job::Job;
 use super::queue::{Queue, Taken};
-use super::shift::Shift;
+use super::shift::{LONG, Shift};
 use super::{Committer, Failed};
 use crate::error::StoreError;
 use crate::fault;
 
-/// After this long a committer does not count as at work any more: others take what waits, however little it is.
-const LONG: Duration = Duration::from_millis(10);
 /// How often a batch is sent, and for how long, before it is halved or its callers hear that it failed; and for how long it
 /// is halved.
 pub(super) const MAX_TRIES: u32 = 6;
@@ -107,26 +104,16 @@ impl<C: Committer> Worker<C> {
     pub(super) async fn run(mut self, mut shift: Shift<C>) {
         let queue = Arc::clone(&self.queue);
         // Set anew for each batch: to put off a timer is cheaper than to make one.
-        let mut long = Box::pin(sleep(LONG));
+        let mut timer = Box::pin(sleep(LONG));
         while let Some(Taken { jobs, is_suspect }) = queue.next().await {
             let count = jobs.len();
             shift.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
-            long.as_mut().reset(Instant::now() + LONG);
-            let served = {
-                let mut serving = pin!(self.serve(jobs, is_suspect));
-                poll_fn(|context| {
-                    let served = serving.as_mut().poll(context);
-                    if served.is_pending() && long.as_mut().poll(context).is_ready() {
-                        shift.step_back();
-                    }
-                    served
-                })
-                .await
-            };
+            let served = shift.watch(&mut timer, self.serve(jobs, is_suspect)).await;
             shift.step_back();
             if served == Served::PerhapsApplied {
                 shift.begin_recovery();
-                self.recover(shift.subjects()).await;
+                let subjects = shift.subjects();
+                shift.watch(&mut timer, self.recover(&subjects)).await;
             }
             shift.end();
             // Those who were answered may have the next question ready. Without this, the first of them would go by
@@ -219,7 +206,6 @@ impl<C: Committer> Worker<C> {
     /// Sends a part until it is answered or refused, or the patience ends. Once it may have been applied, only
     /// an answer can tell; without one the outcome is unknown.
     async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Result<C::Answer, StoreError>>, Failure> {
-        let questions: Vec<&C::Question> = part.jobs.iter().map(|job| &job.question).collect();
         let began = Instant::now();
         if part.origin == Origin::Failed {
             // It has been tried often enough, so the pause need not be long.
@@ -234,7 +220,12 @@ impl<C: Committer> Worker<C> {
         loop {
             self.rest().await;
             fault::reach("before_commit");
-            let (failed, mut blame) = match self.committer.connect().await {
+            let connected = self.connect(part).await;
+            let questions: Vec<&C::Question> = part.jobs.iter().map(|job| &job.question).collect();
+            if questions.is_empty() {
+                return Ok(Vec::new());
+            }
+            let (failed, mut blame) = match connected {
                 Ok(()) => match self.committer.commit(&questions).await {
                     Ok(answers) => {
                         fault::reach("committed");
@@ -276,6 +267,20 @@ impl<C: Committer> Worker<C> {
                 return Err(Failure { error, blame: Blame::None });
             }
         }
+    }
+
+    /// Makes sure that there is a connection. If that takes too long, the part is withdrawn, unless it was sent before.
+    async fn connect(&mut self, part: &mut Part<C>) -> Result<(), StoreError> {
+        let mut connecting = pin!(self.committer.connect());
+        let deadline = part.jobs.iter().map(Job::deadline).min();
+        if let Some(deadline) = deadline.filter(|_| !part.lost) {
+            // A connection that is there needs no timer.
+            match timeout_at(deadline, &mut connecting).await {
+                Ok(connected) => return connected,
+                Err(_) => part.jobs.drain(..).for_each(Job::withdraw),
+            }
+        }
+        connecting.await
     }
 
     /// Waits until the pause after the last failure is over.

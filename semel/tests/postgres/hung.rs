@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use semel::{Ask, Claim, PostgresStore, Store, Void};
-use tokio::time::timeout;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout};
 use xtask::servers::Servers;
 
 use crate::backends::{Backends, signal};
@@ -23,9 +24,13 @@ struct Hung {
 
 impl Hung {
     async fn start() -> Self {
+        Self::start_with(PATIENCE).await
+    }
+
+    async fn start_with(patience: Duration) -> Self {
         let server = Servers::postgres(&[]).unwrap();
         let (place, backends) = Backends::on(server.url()).await;
-        let options = place.options().with_timeout(PATIENCE).unwrap().with_connections(1).unwrap();
+        let options = place.options().with_timeout(patience).unwrap().with_connections(1).unwrap();
         let store = options.connect().await.unwrap();
         store.migrate().await.unwrap();
         granted(&store, &ask(&store, "before").await).await;
@@ -103,6 +108,28 @@ async fn claim_in_the_hands_of_a_hung_server_stays_voided() {
     hung.go_on().await;
     assert!(matches!(hung.claim(&asked).await, Claim::Late));
     granted(&other, &ask(&other, "key").await).await;
+}
+
+/// While the only connection hangs, a question that waits behind it is withdrawn before the engine would give up on it.
+#[tokio::test]
+async fn claim_that_was_never_sent_is_known_not_to_be_applied() {
+    let hung = Hung::start_with(Duration::from_secs(10)).await;
+    let (first, second) = (ask(&hung.store, "first").await, ask(&hung.store, "second").await);
+    signal("STOP", hung.pid);
+    let waiting = async {
+        // On a runtime of one thread, the first is under way after a few turns.
+        for _ in 0..50 {
+            yield_now().await;
+        }
+        let began = Instant::now();
+        let unsent = hung.store.claim(&second).await.expect_err("it cannot be sent");
+        assert!(unsent.is_transient() && !unsent.is_unknown(), "{unsent}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        signal("CONT", hung.pid);
+    };
+    let (sent, ()) = tokio::join!(hung.store.claim(&first), waiting);
+    assert!(matches!(sent.unwrap(), Claim::Granted(_)));
+    assert!(hung.store.find(&second.key).await.unwrap().is_none());
 }
 
 #[tokio::test]
