@@ -93,6 +93,9 @@ pub trait Backend: Send + Sync + 'static {
     /// The same, if it can be told without asking anybody. `None` is always right.
     fn known_clock(&self) -> Option<Timestamp>;
 
+    /// Whether a handler can record its outcome in the transaction of its effect.
+    fn completes_in_transactions(&self) -> bool;
+
     /// Creates the record of each claim if there is none, else reads it.
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError>;
 

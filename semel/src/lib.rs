@@ -28,7 +28,7 @@
 //! | --- | --- | --- |
 //! | [`Policy::hold`], the default | at most once | the key is held until an operator or a [`Reconcile`] hook says what happened |
 //! | [`Policy::retry`] | at most once, plus the leases that ran out | the next attempt takes over |
-//! | [`Policy::transactional`] | may start again; what it does is committed exactly once, with its outcome | the next attempt takes over |
+//! | [`Policy::transactional`] | may start again; what it does is committed exactly once, with its outcome, over a store that has such transactions: Postgres | the next attempt takes over |
 //!
 //! A store that can forget an acknowledged write takes these promises with it; [`MemoryStore`] forgets everything
 //! when the process ends.
@@ -43,7 +43,7 @@
 //! | `semel_claims_total` | `store`, `answer` | claims: granted, done, running, held, mismatch, late, unavailable |
 //! | `semel_claim_seconds` | `store` | from the question to its answer, with all tries |
 //! | `semel_work_seconds` | `store` | how long the work of an attempt took |
-//! | `semel_settlements_total` | `store`, `answer` | ends of attempts: recorded, released, abandoned, superseded, pending, refused |
+//! | `semel_settlements_total` | `store`, `answer` | ends of attempts: recorded, released, abandoned, held, superseded, pending, refused |
 //! | `semel_settle_seconds` | `store` | from the end of the work to the answer of the store |
 //! | `semel_leases_lost_total` | `store` | leases that could no longer be counted upon while their work ran |
 //! | `semel_hot_questions_total` | `store`, `answer` | what a hot store said to claims: hit, miss, failed, or aside if it was not asked |

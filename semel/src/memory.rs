@@ -151,6 +151,10 @@ impl Backend for MemoryStore {
         Some(self.shared.clock.now())
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        false
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.make_room(asks)?;
         Ok(self.answer(asks, |ask, now| {

@@ -12,13 +12,14 @@ static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, 
 /// What claims come to.
 const CLAIMS: [&str; 7] = ["granted", "done", "running", "held", "mismatch", "late", "unavailable"];
 /// What settling an attempt comes to.
-const SETTLEMENTS: [&str; 6] = ["recorded", "released", "abandoned", "superseded", "pending", "refused"];
+const SETTLEMENTS: [&str; 7] =
+    ["recorded", "released", "abandoned", "held", "superseded", "pending", "refused"];
 
 /// The metrics of one engine. Their keys are made once: to make one costs more than to count.
 pub(crate) struct Meter {
     claims: Answers<7>,
     claim_seconds: Key,
-    settlements: Answers<6>,
+    settlements: Answers<7>,
     settle_seconds: Key,
     work_seconds: Key,
 }

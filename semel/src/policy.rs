@@ -54,6 +54,10 @@ impl Policy {
 
     /// As [`Policy::retry`], for handlers that record their outcome in the transaction of their effect: effects
     /// are committed exactly once.
+    ///
+    /// Only a store that shares its transactions with the handler can keep that promise, which is Postgres; over any other
+    /// one, [`Once::with_policy`](crate::Once::with_policy) refuses it. Work that succeeds without having recorded its
+    /// outcome is an error, and its key is held: a retry would repeat its effect.
     pub fn transactional() -> Self {
         Self::hold().with_after_crash(AfterCrash::Transactional)
     }
@@ -155,6 +159,15 @@ pub enum PolicyError {
     /// A duration is out of range.
     #[error(transparent)]
     Terms(#[from] TermsError),
+    /// The policy is [`Policy::transactional`], and the store has no transactions for handlers.
+    #[error(
+        "the policy `transactional` needs a store in whose transactions handlers can record their outcome, and `{store}` is \
+         none: use a Postgres store, or the policy `hold` or `retry`"
+    )]
+    NotTransactional {
+        /// The name of the store.
+        store: &'static str,
+    },
     /// The limit for bodies is above what any store takes.
     #[error("a body limit of {bytes} bytes is over the highest, {limit}")]
     Body {

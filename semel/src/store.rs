@@ -43,6 +43,10 @@ pub trait Store: Send + Sync + 'static {
     /// The same, if the store can tell it without asking anybody, as most can mostly. `None` is always right.
     fn known_now(&self) -> Option<Timestamp>;
 
+    /// Whether a handler can record its outcome in the transaction of its effect, by the store's own means. Only then is
+    /// [`Policy::transactional`](crate::Policy::transactional) true; over any other store it is refused.
+    fn completes_in_transactions(&self) -> bool;
+
     /// Asks for the right to run.
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError>;
 
@@ -115,6 +119,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn known_now(&self) -> Option<Timestamp> {
         (**self).known_now()
+    }
+
+    fn completes_in_transactions(&self) -> bool {
+        (**self).completes_in_transactions()
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {

@@ -141,6 +141,10 @@ impl<B: Backend> Store for B {
         self.known_clock()
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        Backend::completes_in_transactions(self)
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         let mut claiming = Claiming::new(ask, TRIES);
         let mut step = Step::Open;

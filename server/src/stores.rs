@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use semel::{
-    Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, PostgresOptions, PostgresStore, RedisOptions,
-    RedisStore, SqliteOptions, SqliteStore, Store, StoreError, Tiered,
+    AfterCrash, Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, Policy, PostgresOptions,
+    PostgresStore, RedisOptions, RedisStore, SqliteOptions, SqliteStore, Store, StoreError, Tiered,
 };
 
 use crate::cache::LateRedis;
@@ -37,6 +37,22 @@ impl Place {
             _ => Err(no_cache()),
         };
         cache.with_context(|| format!("the cache {} cannot be used", redacted(url)))
+    }
+
+    /// Refuses a policy whose promise the store cannot keep, without opening it.
+    ///
+    /// # Errors
+    /// If the policy is `transactional`, and the store is no Postgres.
+    pub(crate) fn check_policy(&self, policy: &Policy) -> Result<()> {
+        let url = self.store_url();
+        let is_postgres = matches!(scheme(url), "postgres" | "postgresql");
+        ensure!(
+            is_postgres || policy.after_crash() != AfterCrash::Transactional,
+            "the policy `transactional` needs a Postgres store, which the service completes in, and {} is none: set the store \
+             to a postgres:// URL, or the policy to `hold` or `retry`",
+            redacted(url)
+        );
+        Ok(())
     }
 
     /// The URL of the store, or the default.

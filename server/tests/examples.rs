@@ -65,19 +65,35 @@ fn examples_in_other_languages_pay_through_the_gateway() {
     }
 }
 
+/// What `semel config check` makes of a file: what it shows, or what it complains about.
+fn check(file: &Path) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+    let output = command.args(["config", "check", "--config"]).arg(file).env_clear().output();
+    let output = output.expect("the binary runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
 #[test]
 fn the_example_configuration_can_be_used() {
-    let file = root().join("packaging/semel.toml");
-    let output = Command::new(env!("CARGO_BIN_EXE_semel"))
-        .args(["config", "check", "--config"])
-        .arg(file)
-        .env_clear()
-        .output()
-        .expect("the binary runs");
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for part in ["\"path\": \"/charges\"", "\"policy\": \"transactional\"", "\"scope\": \"header:x-user-id\""]
-    {
+    let shown = check(&root().join("packaging/semel.toml")).unwrap();
+    for part in ["\"path\": \"/charges\"", "\"policy\": \"retry\"", "\"scope\": \"header:x-user-id\""] {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
+}
+
+#[test]
+fn the_transactional_route_of_the_example_configuration_needs_its_postgres() {
+    let example = std::fs::read_to_string(root().join("packaging/semel.toml")).unwrap();
+    let ledger = example.replace("# [[route]]", "[[route]]").replace("# path", "path");
+    let ledger = ledger.replace("# policy = \"transactional\"", "policy = \"transactional\"");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("semel.toml");
+    std::fs::write(&file, &ledger).unwrap();
+    let refused = check(&file).unwrap_err();
+    let says = "route /ledger/*: the policy `transactional` needs a Postgres store";
+    assert!(refused.contains(says), "{refused}");
+    std::fs::write(&file, ledger.replace("sqlite:semel.db", "postgres://app@db/app")).unwrap();
+    let shown = check(&file).unwrap();
+    assert!(shown.contains("\"policy\": \"transactional\""), "{shown}");
 }

@@ -17,7 +17,7 @@ use super::service::Idempotency;
 use super::verdict::Verdict;
 use crate::key::{KeyError, Scope};
 use crate::once::Once;
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyError};
 use crate::store::Store;
 
 /// What the application makes of a response.
@@ -81,9 +81,21 @@ impl IdempotencyLayer {
 
     /// The same layer with another policy: what happens after a crash, lease, retention, wait, and the largest
     /// response that is recorded.
+    ///
+    /// # Panics
+    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres. A service finds that out
+    /// when it starts; [`IdempotencyLayer::try_with_policy`] is for policies that a configuration names.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         Self { once: self.once.with_policy(policy), ..self }
+    }
+
+    /// The same layer with another policy.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
+    pub fn try_with_policy(self, policy: Policy) -> Result<Self, PolicyError> {
+        Ok(Self { once: self.once.try_with_policy(policy)?, ..self })
     }
 
     /// Whether requests by POST and PATCH must have a key; if so, they are refused without one. They need not, unless

@@ -97,6 +97,7 @@
 //! | 422 | `idempotency_key_reused` | the key was used for another request, which may still run |
 //! | 500 | `handler_failed` | the handler panicked, and what it did is not known |
 //! | 500 | `outcome_unrecorded` | the store refused the outcome; the key is held |
+//! | 500 | `completion_missing` | the handler succeeded under `transactional` without recording its outcome in its transaction; the key is held |
 //! | 500 | `scope_unknown` | the application did not say whose key it is |
 //! | 503 | `store_unavailable` | the store does not answer, and nothing ran |
 //! | 503 | `outcome_pending` | it was carried out, but that is not recorded yet; a repeat will tell |

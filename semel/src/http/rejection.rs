@@ -60,12 +60,14 @@ pub enum Rejection {
     },
     /// 500: the request was carried out, but the store refused to record it.
     OutcomeUnrecorded,
+    /// 500: the handler succeeded without recording its outcome in its transaction, as the policy `transactional` needs.
+    CompletionMissing,
     /// 500: the application did not say whose key it is.
     ScopeUnknown,
 }
 
 /// What does not depend on the request: status, code, title.
-pub(super) const PROBLEMS: [(StatusCode, &str, &str); 13] = [
+pub(super) const PROBLEMS: [(StatusCode, &str, &str); 14] = [
     (StatusCode::BAD_REQUEST, "idempotency_key_missing", "An idempotency key is required"),
     (StatusCode::BAD_REQUEST, "idempotency_key_invalid", "The idempotency key is not valid"),
     (StatusCode::BAD_REQUEST, "request_unreadable", "The request could not be read"),
@@ -86,6 +88,11 @@ pub(super) const PROBLEMS: [(StatusCode, &str, &str); 13] = [
     (StatusCode::SERVICE_UNAVAILABLE, "outcome_pending", "The outcome is not recorded yet"),
     (StatusCode::INTERNAL_SERVER_ERROR, "handler_failed", "The request failed, and its outcome is not known"),
     (StatusCode::INTERNAL_SERVER_ERROR, "outcome_unrecorded", "The outcome could not be recorded"),
+    (
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "completion_missing",
+        "The service did not record the outcome in its transaction",
+    ),
     (StatusCode::INTERNAL_SERVER_ERROR, "scope_unknown", "It is not known whose idempotency key this is"),
 ];
 
@@ -104,7 +111,8 @@ impl Rejection {
             Self::OutcomePending => 9,
             Self::HandlerFailed { .. } => 10,
             Self::OutcomeUnrecorded => 11,
-            Self::ScopeUnknown => 12,
+            Self::CompletionMissing => 12,
+            Self::ScopeUnknown => 13,
         }]
     }
 
@@ -163,6 +171,11 @@ impl Rejection {
                 "The request was carried out, but its outcome could not be recorded. A new key is not safe: it would \
                  happen twice. The key is held until somebody settles it."
             }
+            Self::CompletionMissing => {
+                "The request was carried out, but the service did not record its outcome in the transaction of its \
+                 effect, as its policy `transactional` needs. A new key is not safe: it would happen twice. The key is \
+                 held until somebody settles it."
+            }
             Self::ScopeUnknown => "The service did not say who is asking. This request did nothing.",
         };
         fixed.to_owned()
@@ -176,6 +189,7 @@ impl Rejection {
                 | Self::OutcomePending
                 | Self::HandlerFailed { .. }
                 | Self::OutcomeUnrecorded
+                | Self::CompletionMissing
         )
     }
 
@@ -229,6 +243,7 @@ impl Rejection {
             RunError::Unavailable(_) => Self::StoreUnavailable,
             RunError::OutcomePending(_) | RunError::Interrupted => Self::OutcomePending,
             RunError::Unrecorded(_) => Self::OutcomeUnrecorded,
+            RunError::CompletionMissing => Self::CompletionMissing,
             RunError::Failed { .. } | RunError::Outcome(_) => {
                 Self::HandlerFailed { held: policy.after_crash() == AfterCrash::Hold }
             }
@@ -302,6 +317,7 @@ mod tests {
             Rejection::OutcomePending,
             Rejection::HandlerFailed { held: true },
             Rejection::OutcomeUnrecorded,
+            Rejection::CompletionMissing,
             Rejection::ScopeUnknown,
         ]
     }

@@ -52,6 +52,7 @@ fn refusal(error: &RunError, policy: &Policy) -> Rejection {
             tracing::warn!(error = %cause, "{error}");
         }
         RunError::Unrecorded(cause) => tracing::error!(error = %cause, "{error}"),
+        RunError::CompletionMissing => tracing::error!("{error}"),
         // What a panic says may quote the request; its line ends do not end the line of the log.
         RunError::Failed { source, .. } => tracing::error!(error = ?source.to_string(), "the handler failed"),
         _ => {}

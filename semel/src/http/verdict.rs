@@ -12,11 +12,16 @@ use crate::terms::AfterCrash;
 /// A handler says it itself by putting one into the extensions of its response; else the policy and the status
 /// decide. With axum, it can be part of what a handler returns: `(StatusCode::BAD_GATEWAY, Verdict::Release, "try again")`.
 ///
-/// | status | `hold` | `retry`, `transactional` |
-/// | --- | --- | --- |
-/// | 401, 403, 425, 429, and 503 with `Retry-After`: it was not processed | release | release |
-/// | 408 and any other 5xx: it may have been | record | release |
-/// | everything else | record | record |
+/// | status | `hold` | `retry` | `transactional` |
+/// | --- | --- | --- | --- |
+/// | 401, 403, 425, 429, and 503 with `Retry-After`: it was not processed | release | release | release |
+/// | 408 and any other 5xx: it may have been | record | release | release |
+/// | any other 4xx | record | record | release |
+/// | everything else | record | record | record |
+///
+/// Under `transactional` the handler records its outcome itself, in its transaction; one that is there is the answer,
+/// whatever is said here. An answer to be recorded whose outcome is not there is refused as `completion_missing`, and the
+/// key is held; a failure without one says that the transaction was rolled back.
 ///
 /// A 408 from within does not say that the request did not arrive: the layer has read it before. It says that
 /// somebody has cut off the handler, a timeout layer say, and nobody knows how far it had got.
@@ -47,10 +52,12 @@ impl Verdict {
             return Self::Abandon(format!("the handler answered {}", parts.status));
         }
         let failed = parts.status.is_server_error() || parts.status == StatusCode::REQUEST_TIMEOUT;
-        match failed && after_crash != AfterCrash::Hold || is_unprocessed(parts) {
-            true => Self::Release,
-            false => Self::Record,
-        }
+        let releases = match after_crash {
+            AfterCrash::Hold => false,
+            AfterCrash::Retry => failed,
+            AfterCrash::Transactional => failed || parts.status.is_client_error(),
+        };
+        if releases || is_unprocessed(parts) { Self::Release } else { Self::Record }
     }
 }
 
@@ -97,13 +104,18 @@ mod tests {
     fn the_policy_and_the_status_decide() {
         let all = [AfterCrash::Hold, AfterCrash::Retry, AfterCrash::Transactional];
         for after_crash in all {
-            for status in [200, 201, 204, 302, 400, 404, 409, 422, 499] {
+            for status in [200, 201, 204, 302] {
                 assert_eq!(verdict(status, &[], after_crash), Verdict::Record, "{status}");
             }
             for status in [401, 403, 425, 429] {
                 assert_eq!(verdict(status, &[], after_crash), Verdict::Release, "{status}");
             }
             assert_eq!(verdict(503, &["retry-after"], after_crash), Verdict::Release);
+        }
+        for status in [400, 404, 409, 422, 499] {
+            assert_eq!(verdict(status, &[], AfterCrash::Hold), Verdict::Record, "{status}");
+            assert_eq!(verdict(status, &[], AfterCrash::Retry), Verdict::Record, "{status}");
+            assert_eq!(verdict(status, &[], AfterCrash::Transactional), Verdict::Release, "{status}");
         }
         for status in [408, 500, 502, 503, 504] {
             assert_eq!(verdict(status, &[], AfterCrash::Hold), Verdict::Record, "{status}");

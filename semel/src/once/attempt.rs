@@ -18,6 +18,7 @@ use crate::fault;
 use crate::intent::Intent;
 use crate::lease::Lease;
 use crate::outcome::Outcome;
+use crate::terms::AfterCrash;
 
 impl Once {
     /// Runs the work and settles it, on a task of its own: nothing depends on the caller any more.
@@ -58,6 +59,9 @@ impl Once {
             return *ended;
         }
         let result = self.work(lease.clone(), work).await;
+        if result.is_ok() && self.engine.policy.after_crash() == AfterCrash::Transactional {
+            return Box::pin(self.settle_recorded(lease, intent, copies, &mut renewal)).await;
+        }
         self.settle(lease, intent, copies, &mut renewal, result).await
     }
 

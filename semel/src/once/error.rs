@@ -25,24 +25,43 @@ use crate::time::Timestamp;
 /// # assert!(parse("x").is_err());
 /// ```
 pub struct Failure {
-    nothing_happened: bool,
+    kind: FailureKind,
     error: Box<dyn StdError + Send + Sync>,
+}
+
+/// What a failure says about what happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureKind {
+    NothingHappened,
+    Unknown,
+    /// It went well, but its outcome was not recorded with its effect, as the policy says.
+    CompletionMissing,
 }
 
 impl Failure {
     /// It failed before anything can have happened: the key is released and the next attempt runs.
     pub fn nothing_happened(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { nothing_happened: true, error: error.into() }
+        Self { kind: FailureKind::NothingHappened, error: error.into() }
     }
 
     /// It failed, and what happened is not known: the key is abandoned.
     pub fn unknown(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { nothing_happened: false, error: error.into() }
+        Self { kind: FailureKind::Unknown, error: error.into() }
+    }
+
+    /// It went well, and left no outcome where there must be one.
+    pub(super) fn completion_missing() -> Self {
+        let why = "the handler succeeded without recording its outcome in its transaction";
+        Self { kind: FailureKind::CompletionMissing, error: why.into() }
     }
 
     /// Whether the work said that nothing happened.
     pub fn is_nothing_happened(&self) -> bool {
-        self.nothing_happened
+        self.kind == FailureKind::NothingHappened
+    }
+
+    pub(super) fn kind(&self) -> FailureKind {
+        self.kind
     }
 }
 
@@ -60,7 +79,11 @@ impl fmt::Display for Failure {
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.nothing_happened { "nothing happened" } else { "unknown" };
+        let kind = match self.kind {
+            FailureKind::NothingHappened => "nothing happened",
+            FailureKind::Unknown => "unknown",
+            FailureKind::CompletionMissing => "completion missing",
+        };
         write!(f, "Failure({kind}: {:?})", self.error)
     }
 }
@@ -95,6 +118,13 @@ pub enum RunError {
     /// The work is done, but the store refused to record it; the key is held.
     #[error("the outcome could not be recorded")]
     Unrecorded(#[source] StoreError),
+    /// The work succeeded under [`Policy::transactional`](crate::Policy::transactional), but did not record its outcome in
+    /// the transaction of its effect. The key is held: a retry would repeat the effect.
+    #[error(
+        "the work succeeded without recording its outcome in its transaction, as the policy `transactional` needs: call \
+         `complete_in` or `semel.complete` before the commit; the key is held"
+    )]
+    CompletionMissing,
     /// The runtime was shut down in the middle; whether the work ran is not known.
     #[error("the run was interrupted by a shutdown")]
     Interrupted,
@@ -113,6 +143,10 @@ pub enum RunError {
 
 impl From<Failure> for RunError {
     fn from(failure: Failure) -> Self {
-        Self::Failed { nothing_happened: failure.nothing_happened, source: failure.error }
+        match failure.kind {
+            FailureKind::CompletionMissing => Self::CompletionMissing,
+            FailureKind::NothingHappened => Self::Failed { nothing_happened: true, source: failure.error },
+            FailureKind::Unknown => Self::Failed { nothing_happened: false, source: failure.error },
+        }
     }
 }

@@ -34,9 +34,10 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::meter::Meter;
 use crate::outcome::Outcome;
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyError};
 use crate::record::Owner;
 use crate::store::Store;
+use crate::terms::AfterCrash;
 
 use self::carry::Carried;
 use self::renew::Alive;
@@ -146,9 +147,25 @@ impl Once {
     }
 
     /// The same engine with another policy.
+    ///
+    /// # Panics
+    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres. A service finds that out
+    /// when it starts; [`Once::try_with_policy`] is for policies that a configuration names.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
-        self.with(|engine| engine.policy = policy)
+        self.try_with_policy(policy).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same engine with another policy.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
+    pub fn try_with_policy(self, policy: Policy) -> Result<Self, PolicyError> {
+        let store = &self.engine.store;
+        if policy.after_crash() == AfterCrash::Transactional && !store.completes_in_transactions() {
+            return Err(PolicyError::NotTransactional { store: store.name() });
+        }
+        Ok(self.with(|engine| engine.policy = policy))
     }
 
     /// How keys are run here.

@@ -1,9 +1,9 @@
-//! Settling an attempt: record, release or abandon, and what to tell the caller.
+//! Settling an attempt: record, release, abandon or hold, and what to tell the caller.
 
 use tokio::time::Instant;
 
 use super::claim::Copies;
-use super::error::{Failure, RunError};
+use super::error::{Failure, FailureKind, RunError};
 use super::patience::{LONGEST_SETTLING_PAUSE, Patience, call};
 use super::renew::Renewal;
 use super::{Once, Ran};
@@ -20,6 +20,7 @@ enum Ending {
     Complete(Outcome),
     Release,
     Abandon(String),
+    Hold(String),
 }
 
 impl Ending {
@@ -29,8 +30,11 @@ impl Ending {
                 Self::Complete(outcome.clone().without_body())
             }
             Ok(outcome) => Self::Complete(outcome.clone()),
-            Err(failure) if failure.is_nothing_happened() => Self::Release,
-            Err(failure) => Self::Abandon(failure.to_string()),
+            Err(failure) => match failure.kind() {
+                FailureKind::NothingHappened => Self::Release,
+                FailureKind::Unknown => Self::Abandon(failure.to_string()),
+                FailureKind::CompletionMissing => Self::Hold(failure.to_string()),
+            },
         }
     }
 
@@ -39,8 +43,13 @@ impl Ending {
         match self {
             Self::Complete(_) => "before_complete",
             Self::Release => "before_release",
-            Self::Abandon(_) => "before_abandon",
+            Self::Abandon(_) | Self::Hold(_) => "before_abandon",
         }
+    }
+
+    /// Whether the key is held by this very token now, and must stay so: after an abandon or a hold that stands.
+    fn holds_key(&self, ack: Ack) -> bool {
+        matches!(self, Self::Abandon(_) | Self::Hold(_)) && ack.stands()
     }
 
     /// One word for what came of writing it, for metrics.
@@ -50,6 +59,7 @@ impl Ending {
             (Ok(_), Self::Complete(_)) => "recorded",
             (Ok(_), Self::Release) => "released",
             (Ok(_), Self::Abandon(_)) => "abandoned",
+            (Ok(_), Self::Hold(_)) => "held",
             (Err(error), _) if error.is_transient() => "pending",
             (Err(_), _) => "refused",
         }
@@ -87,7 +97,7 @@ impl Once {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
                 self.settle_later(lease, copies, renewal.take(), ending);
-                return Err(result.map_or_else(RunError::from, |_| RunError::OutcomePending(error)));
+                return Err(unsettled(result, RunError::OutcomePending(error)));
             }
             Err(error) => {
                 if let Some(renewal) = renewal.take() {
@@ -95,10 +105,10 @@ impl Once {
                 }
                 let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
                 self.settle_later(lease, copies, None, reason);
-                return Err(result.map_or_else(RunError::from, |_| RunError::Unrecorded(error)));
+                return Err(unsettled(result, RunError::Unrecorded(error)));
             }
         };
-        self.settled(lease, copies, &ending, ack);
+        self.settled(lease, copies, ending.holds_key(ack));
         match result {
             Ok(outcome) if ack.stands() => Ok(Ran { value: outcome, replayed: false }),
             Err(failure) if ack.stands() => Err(failure.into()),
@@ -127,7 +137,7 @@ impl Once {
                 lease.key(),
             );
             match once.write(&lease, &ending, &mut patience).await {
-                Ok(ack) => once.settled(&lease, &copies, &ending, ack),
+                Ok(ack) => once.settled(&lease, &copies, ending.holds_key(ack)),
                 Err(error) => {
                     tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
                 }
@@ -147,6 +157,7 @@ impl Once {
                 Ending::Complete(outcome) => self.engine.store.complete(lease, outcome),
                 Ending::Release => self.engine.store.release(lease),
                 Ending::Abandon(reason) => self.engine.store.abandon(lease, reason),
+                Ending::Hold(reason) => self.engine.store.hold(lease, reason),
             };
             match call(question).await {
                 Ok(ack) => {
@@ -160,11 +171,10 @@ impl Once {
     }
 
     /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
-    /// taken back. Not after an abandon that stands: the key is held by this very token, and must stay so.
-    fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
+    /// taken back. Not those of a key that stays held: a void would release it.
+    fn settled(&self, lease: &Lease, copies: &Copies, stays_held: bool) {
         self.engine.waiters.wake(lease.key());
-        let is_held_by_this = matches!(ending, Ending::Abandon(_)) && ack.stands();
-        if !is_held_by_this {
+        if !stays_held {
             self.void_later(lease.key(), copies);
         }
     }
@@ -174,28 +184,69 @@ impl Once {
         self.settle_later(lease, copies, None, Ending::Release);
     }
 
+    /// Settles work that has to record its outcome in its own transaction, and says that it went well. Then the outcome is
+    /// there. If it is not, the effect may have been committed without it, and would be repeated by the next attempt: the
+    /// key is held instead. A transaction that is still open locks the record, so the hold waits for its end.
+    pub(super) async fn settle_recorded(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        copies: &Copies,
+        renewal: &mut Option<Renewal>,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let asked = Instant::now();
+        let missing = Failure::completion_missing;
+        match self.recorded(lease, intent).await {
+            Ok(Some(ran)) => {
+                let word = if ran.replayed { "superseded" } else { "recorded" };
+                self.engine.meter.settlement(word, asked.elapsed());
+                self.settled(lease, copies, false);
+                Ok(ran)
+            }
+            Err(error) if error.is_transient() => {
+                self.engine.meter.settlement("pending", asked.elapsed());
+                self.settle_later(lease, copies, renewal.take(), Ending::Hold(missing().to_string()));
+                Err(RunError::OutcomePending(error))
+            }
+            Ok(None) | Err(_) => self.settle(lease, intent, copies, renewal, Err(missing())).await,
+        }
+    }
+
     /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's own.
     pub(super) async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
+        match self.recorded(lease, intent).await {
+            Ok(recorded) => recorded.ok_or(RunError::Superseded),
+            Err(error) => {
+                tracing::debug!(%error, key = ?lease.key(), "could not look for the winner's outcome");
+                Err(RunError::Superseded)
+            }
+        }
+    }
+
+    /// The recorded outcome, if there is one of this intent. One that the owner of the lease has recorded is no replay.
+    async fn recorded(&self, lease: &Lease, intent: &Intent) -> Result<Option<Ran<Outcome>>, StoreError> {
         let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
         let found = loop {
             match call(self.engine.store.find(lease.key())).await {
                 Ok(found) => break found,
                 Err(error) if patience.lasts(&error).await => {}
-                Err(error) => {
-                    tracing::debug!(%error, key = ?lease.key(), "could not look for the winner's outcome");
-                    return Err(RunError::Superseded);
-                }
+                Err(error) => return Err(error),
             }
         };
-        match found {
-            Some(record) if record.intent == *intent => match record.state {
-                // A transactional handler records its outcome itself; that is no replay.
-                State::Done { outcome, .. } => {
-                    Ok(Ran { value: outcome, replayed: record.token != lease.token() })
-                }
-                State::Running | State::Released => Err(RunError::Superseded),
-            },
-            _ => Err(RunError::Superseded),
-        }
+        Ok(found.filter(|record| record.intent == *intent).and_then(|record| match record.state {
+            State::Done { outcome, .. } => {
+                Some(Ran { value: outcome, replayed: record.token != lease.token() })
+            }
+            State::Running | State::Released => None,
+        }))
+    }
+}
+
+/// What to tell of an end that could not be written: the work's own failure, or else that there is no outcome yet. Whether
+/// the work has recorded one itself is not known before its hold is answered.
+fn unsettled(result: Result<Outcome, Failure>, unrecorded: RunError) -> RunError {
+    match result {
+        Err(failure) if failure.kind() != FailureKind::CompletionMissing => failure.into(),
+        _ => unrecorded,
     }
 }

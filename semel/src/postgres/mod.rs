@@ -213,6 +213,10 @@ impl Backend for PostgresStore {
         self.shared.clock.known()
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        true
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.ask_all(asks).await
     }

@@ -281,6 +281,10 @@ impl Backend for RedisStore {
         self.shared.clock.known()
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        false
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.run_all(asks, |ask| self.open_one(ask)).await
     }

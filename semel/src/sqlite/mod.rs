@@ -176,6 +176,10 @@ impl Backend for SqliteStore {
         Some(Timestamp::of_host())
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        false
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.ask_all(asks).await
     }

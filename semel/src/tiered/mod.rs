@@ -158,6 +158,10 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         self.durable.known_now()
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        self.durable.completes_in_transactions()
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         if let Some(found) = self.front.recall(&ask.key).await
             && let Some(claim) = decide::remembered(&found, ask)

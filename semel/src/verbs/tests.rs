@@ -65,6 +65,10 @@ impl Backend for Script {
         Some(NOW)
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        false
+    }
+
     async fn open(&self, _: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         next(&self.opens)
     }
@@ -215,6 +219,10 @@ impl Backend for Twice {
 
     fn known_clock(&self) -> Option<Timestamp> {
         self.0.known_clock()
+    }
+
+    fn completes_in_transactions(&self) -> bool {
+        false
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

@@ -15,4 +15,5 @@ mod server;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;
 mod wire;

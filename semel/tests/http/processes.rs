@@ -105,18 +105,18 @@ async fn postgres(schema: &str) -> PostgresStore {
 }
 
 /// A store, and a place for effects beside it.
-struct Shop {
-    store: PostgresStore,
+pub(crate) struct Shop {
+    pub(crate) store: PostgresStore,
     /// In quotation marks.
-    effects: String,
+    pub(crate) effects: String,
 }
 
 impl Shop {
-    async fn open(schema: &str) -> Self {
+    pub(crate) async fn open(schema: &str) -> Self {
         Self { store: postgres(schema).await, effects: format!("\"{schema}\".effects") }
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.unwrap();
         tokio::spawn(connection);
         client
@@ -142,7 +142,7 @@ impl Shop {
     }
 
     /// Who has left an effect.
-    async fn effects(&self) -> Vec<String> {
+    pub(crate) async fn effects(&self) -> Vec<String> {
         let all = self.client().await.query(&format!("select who from {}", self.effects), &[]).await.unwrap();
         all.iter().map(|row| row.get(0)).collect()
     }

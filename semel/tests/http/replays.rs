@@ -113,7 +113,6 @@ async fn what_the_policy_releases_runs_again_and_what_it_records_does_not() {
     for (policy, recorded, released) in [
         (Policy::hold(), [200, 400, 404, 408, 500, 503].as_slice(), [401, 403, 425, 429].as_slice()),
         (Policy::retry(), &[200, 400, 404], &[401, 403, 408, 425, 429, 500, 503]),
-        (Policy::transactional(), &[200, 400, 404], &[401, 403, 408, 425, 429, 500, 503]),
     ] {
         let (server, count, _) = answering(policy).await;
         for (status, runs) in recorded.iter().map(|s| (s, 1)).chain(released.iter().map(|s| (s, 2))) {

@@ -1,10 +1,11 @@
 //! What runs, and what is recorded of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use semel::{
-    Failure, Held, Intent, MemoryStore, Once, Outcome, OutcomeError, Phase, Policy, Ran, Reconciled,
-    RunError, Store, Terms,
+    Failure, Held, Intent, Lease, MemoryCache, MemoryStore, Once, Outcome, OutcomeError, Phase, Policy, Ran,
+    Reconciled, RunError, Store, Terms, Tiered,
 };
 use tokio::time::sleep;
 
@@ -202,6 +203,102 @@ async fn a_transactional_handler_records_its_outcome_itself() {
     };
     let ran = once.run(&key(), &intent(), commits).await.unwrap();
     assert_eq!(ran, Ran { value: "committed".to_owned(), replayed: false });
+}
+
+/// Without this, every retry would repeat the effect of a handler that forgets to record its outcome.
+#[tokio::test(start_paused = true)]
+async fn success_without_a_completion_is_an_error_under_transactional_and_the_key_is_held() {
+    let (gate, once) = engine();
+    let once = once.with_policy(with_lease(Policy::transactional()));
+    let counter = Counter::default();
+    let forgot = once.run(&key(), &intent(), counter.quick()).await.unwrap_err();
+    assert!(matches!(forgot, RunError::CompletionMissing), "{forgot:?}");
+    assert!(forgot.to_string().contains("`complete_in` or `semel.complete`"), "{forgot}");
+    let held = record(&gate).await.unwrap();
+    let why = "held: the handler succeeded without recording its outcome in its transaction";
+    assert_eq!((phase(&gate).await, &*held.note.unwrap().text), (Some(Phase::Held), why));
+    gate.store.memory_clock().advance(LEASE * 100);
+    let again = once.run(&key(), &intent(), counter.quick()).await;
+    assert!(matches!(again, Err(RunError::Held(_))), "{again:?}");
+    assert_eq!(counter.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_releases_or_loses_its_key_under_transactional_as_under_retry() {
+    let (gate, once) = engine();
+    let once = once.with_policy(with_lease(Policy::transactional()));
+    let refuses = |_| async { Err::<u32, _>(Failure::nothing_happened("no such card")) };
+    let refused = once.run(&key(), &intent(), refuses).await;
+    assert!(matches!(refused, Err(RunError::Failed { nothing_happened: true, .. })), "{refused:?}");
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
+    let breaks = |_| async { Err::<u32, _>(Failure::unknown("rolled back")) };
+    let broken = once.run(&key(), &intent(), breaks).await;
+    assert!(matches!(broken, Err(RunError::Failed { nothing_happened: false, .. })), "{broken:?}");
+    assert_eq!(phase(&gate).await, Some(Phase::Lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_completion_is_missing_is_found_out_when_the_store_is_back() {
+    for completes in [true, false] {
+        let (gate, once) = engine();
+        let once = once.with_policy(with_lease(Policy::transactional()));
+        for verb in ["find", "hold"] {
+            gate.disturb(verb, Fault::Unavailable);
+        }
+        let store = gate.store.clone();
+        let work = move |lease: Lease| async move {
+            if completes {
+                assert!(store.complete(&lease, &Outcome::json(&7)?).await?.stands());
+            }
+            Ok(7)
+        };
+        let pending = once.run(&key(), &intent(), work).await;
+        assert!(matches!(pending, Err(RunError::OutcomePending(_))), "{pending:?}");
+        gate.heal();
+        once.drain().await;
+        let expected = if completes { Phase::Done } else { Phase::Held };
+        assert_eq!(phase(&gate).await, Some(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_found_out_is_recorded_under_transactional_too() {
+    let (_, once) = engine();
+    let once = once.with_policy(with_lease(Policy::transactional()));
+    let counter = Counter::default();
+    let forgot = once.run(&key(), &intent(), counter.quick()).await;
+    assert!(matches!(forgot, Err(RunError::CompletionMissing)), "{forgot:?}");
+    let once = once.with_reconcile(|_, _, _| async { Reconciled::Happened(Outcome::json(&7).unwrap()) });
+    for _ in 0..2 {
+        let ran = once.run(&key(), &intent(), counter.quick()).await.unwrap();
+        assert_eq!(ran, Ran { value: 7, replayed: true });
+    }
+    assert_eq!(counter.count(), 1);
+}
+
+#[test]
+fn transactional_is_refused_over_a_store_without_transactions_for_handlers() {
+    let refusal = |once: Once| once.try_with_policy(Policy::transactional()).err().unwrap().to_string();
+    let says = |store: &str| {
+        format!(
+            "the policy `transactional` needs a store in whose transactions handlers can record their outcome, and \
+             `{store}` is none: use a Postgres store, or the policy `hold` or `retry`"
+        )
+    };
+    let memory = MemoryStore::new();
+    let shared: Arc<dyn Store> = Arc::new(memory.clone());
+    let tiered = Tiered::new(MemoryCache::new(1 << 20), memory.clone());
+    for once in [Once::new(memory.clone()), Once::new(shared)] {
+        assert_eq!(refusal(once), says("memory"));
+    }
+    assert_eq!(refusal(Once::new(tiered)), says("tiered"));
+    assert!(Once::new(memory).try_with_policy(Policy::retry()).is_ok());
+}
+
+#[test]
+#[should_panic(expected = "and `memory` is none: use a Postgres store")]
+fn an_engine_is_not_made_with_a_promise_that_its_store_cannot_keep() {
+    let _once = Once::new(MemoryStore::new()).with_policy(Policy::transactional());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,12 @@
 //! The engine with handlers that commit their outcome themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use semel::{Failure, Intent, Key, Lease, Once, Outcome, Policy, PostgresStore, Ran, RunError};
+use semel::{
+    Failure, Intent, Key, Lease, MemoryCache, Once, Outcome, Policy, PostgresStore, Ran, RunError, Store,
+    Tiered,
+};
 use tokio_postgres::Client;
 
 use crate::place::{Place, pid, taken_over};
@@ -53,6 +57,10 @@ impl Shop {
         if fate == Fate::TakenOver {
             let _winner = taken_over(&self.client, &self.store, lease.key()).await;
         }
+        if fate == Fate::Forgetful {
+            tx.commit().await?;
+            return Ok(number);
+        }
         self.store.complete_in(&mut tx, &lease, &Outcome::json(&number)?).await?.applied()?;
         if fate == Fate::Killed {
             self.place.kill(pid).await;
@@ -73,6 +81,7 @@ enum Fate {
     Killed,
     UnheardOf,
     TakenOver,
+    Forgetful,
 }
 
 #[tokio::test]
@@ -108,4 +117,51 @@ async fn a_handler_that_lost_its_lease_leaves_no_effect() {
     let superseded = shop.run(7, Fate::TakenOver).await;
     assert!(matches!(superseded, Err(RunError::Superseded)), "{superseded:?}");
     assert_eq!(shop.effects().await, 0);
+}
+
+#[tokio::test]
+async fn an_effect_without_its_outcome_holds_the_key_and_is_not_repeated() {
+    let shop = Shop::open().await;
+    let forgot = shop.run(7, Fate::Forgetful).await;
+    assert!(matches!(forgot, Err(RunError::CompletionMissing)), "{forgot:?}");
+    let note = shop.store.find(&shop.key).await.unwrap().unwrap().note.unwrap();
+    assert_eq!(&*note.text, "held: the handler succeeded without recording its outcome in its transaction");
+    for fate in [Fate::Forgetful, Fate::Well] {
+        let held = shop.run(8, fate).await;
+        assert!(matches!(held, Err(RunError::Held(_))), "{held:?}");
+    }
+    assert_eq!(shop.effects().await, 1);
+}
+
+#[tokio::test]
+async fn an_outcome_whose_transaction_is_still_open_is_waited_for() {
+    let shop = Shop::open().await;
+    let at = Arc::clone(&shop);
+    let leaves_it_open = move |lease: Lease| async move {
+        let mut client = at.place.client().await;
+        let (locked, is_locked) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let mut tx = client.transaction().await.unwrap();
+            let completed = at.store.complete_in(&mut tx, &lease, &Outcome::json(&7).unwrap()).await;
+            completed.unwrap().applied().unwrap();
+            locked.send(()).unwrap();
+            // Longer than the first look of the engine takes.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            tx.commit().await.unwrap();
+        });
+        is_locked.await?;
+        Ok(7)
+    };
+    let ran = shop.once.run(&shop.key, &shop.intent, leaves_it_open).await.unwrap();
+    assert_eq!(ran, Ran { value: 7, replayed: false });
+}
+
+#[tokio::test]
+async fn transactional_is_for_postgres_alone_and_behind_a_cache() {
+    let shop = Shop::open().await;
+    let shared: Arc<dyn Store> = Arc::new(shop.store.clone());
+    let tiered = Tiered::new(MemoryCache::new(1 << 20), Arc::clone(&shared));
+    for once in [Once::new(shared), Once::new(tiered)] {
+        assert!(once.try_with_policy(Policy::transactional()).is_ok());
+    }
 }

@@ -1,6 +1,6 @@
 //! Which servers a store connects to, and what it says about them.
 
-use semel::{RedisOptions, RedisStore, Store, StoreError};
+use semel::{Once, Policy, RedisOptions, RedisStore, Store, StoreError};
 use xtask::redis_servers::{RedisServers, free_ports};
 
 use crate::log;
@@ -183,4 +183,11 @@ async fn what_a_server_can_lose_is_said_once_for_each_store() {
         lease(settled(async || store.claim(&asked).await).await);
     }
     assert_eq!(log::warnings().len(), before, "{:?}", log::warnings());
+}
+
+#[tokio::test]
+async fn transactional_is_refused_over_redis() {
+    let once = Once::new(Place::shared().store().await);
+    let refused = once.try_with_policy(Policy::transactional()).err().unwrap().to_string();
+    assert!(refused.contains("`redis` is none: use a Postgres store"), "{refused}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use semel::{Claim, Outcome, SqliteOptions, SqliteStore, Store, StoreError};
+use semel::{Claim, Once, Outcome, Policy, SqliteOptions, SqliteStore, Store, StoreError};
 
 use crate::child;
 use crate::place::{Place, ask, granted};
@@ -125,4 +125,12 @@ async fn a_file_that_was_replaced_is_noticed() {
         matches!(store.claim(&ask).await, Ok(Claim::Done(done)) if done.outcome == outcome)
     })
     .await;
+}
+
+#[tokio::test]
+async fn transactional_is_refused_over_sqlite() {
+    let place = Place::new();
+    let once = Once::new(place.store().await);
+    let refused = once.try_with_policy(Policy::transactional()).err().unwrap().to_string();
+    assert!(refused.contains("`sqlite` is none: use a Postgres store"), "{refused}");
 }

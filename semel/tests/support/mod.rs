@@ -41,6 +41,11 @@ impl<P: Path> Store for Through<P> {
         None
     }
 
+    /// In tests a handler completes in the store itself, which is effect and outcome in one step.
+    fn completes_in_transactions(&self) -> bool {
+        true
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         let ask = ask.clone();
         self.0

@@ -100,7 +100,9 @@ impl Config {
         let Settings { upstream, route, routes, .. } = settings;
         let realm = settings.realm.unwrap_or_else(|| "http".to_owned());
         Scope::new(&realm).context("realm")?;
+        let place = settings.place;
         let all = RouteConfig::new(upstream.as_deref(), route.clone())?;
+        place.check_policy(&all.policy)?;
         let routes: Vec<_> = routes.unwrap_or_default();
         let routes = routes.into_iter().map(|own| {
             let path = own.path;
@@ -108,6 +110,7 @@ impl Config {
                 let pattern: Pattern = path.parse().map_err(anyhow::Error::msg)?;
                 let upstream = own.upstream.as_deref().or(upstream.as_deref());
                 let config = RouteConfig::new(upstream, own.settings.or(route.clone()))?;
+                place.check_policy(&config.policy)?;
                 ensure!(
                     config.upstream.is_some(),
                     "there is no upstream, neither for this route nor for all"
@@ -142,7 +145,7 @@ impl Config {
                 Some(Admin::At(address)) => Some(address),
                 Some(Admin::Off) => None,
             },
-            place: settings.place,
+            place,
             realm,
             all,
             routes,
@@ -314,6 +317,11 @@ mod tests {
             ("upstream = 'http://a'\nscope = 'me'", "is none of `credentials`"),
             ("upstream = 'http://a'\nrealm = ''", "realm"),
             ("upstream = 'http://a'\ntls-cert = 'a'", "tls-cert needs tls-key"),
+            ("upstream = 'http://a'\npolicy = 'transactional'", "sqlite:semel.db is none: set the store"),
+            (
+                "upstream = 'http://a'\nstore = 'redis://a'\n[[route]]\npath = '/a'\npolicy = 'transactional'",
+                "route /a: the policy `transactional` needs a Postgres store",
+            ),
             ("upstream = 'http://a'\npolicy = 'never'", "unknown variant `never`"),
             ("upstream = 'http://a'\nleese = '1s'", "there is no setting `leese`"),
             ("[[route]]\npath = '/a'", "route /a: there is no upstream"),

@@ -112,7 +112,7 @@ fn layer_of(
     let layer = layer
         .clone()
         .with_realm(&config.realm)?
-        .with_policy(route.policy.clone())
+        .try_with_policy(route.policy.clone())?
         .with_methods(route.methods.clone())
         .with_required_key(route.require_key)
         .with_max_request_bytes(route.max_body)

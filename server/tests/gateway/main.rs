@@ -18,3 +18,4 @@ mod speech;
 mod signals;
 mod starts;
 mod stores;
+mod transactions;

@@ -43,6 +43,7 @@ fn a_wrong_flag_is_told_with_code_two_and_a_wrong_setting_with_code_one() {
             1,
             "could not open the store postgres://***@127.0.0.1:1/app",
         ),
+        ("--policy", "transactional", 1, "the policy `transactional` needs a Postgres store"),
         ("--cache", "memcached://a", 1, "it is neither redis://HOST nor memory:64MiB"),
     ] {
         let ended = setup().with(flag, value).run(&["gateway"]);
@@ -65,6 +66,10 @@ fn a_configuration_can_be_checked() {
     for (bad, says) in [
         ("upstream = 'http://a'\nleese = '10s'", "there is no setting `leese`"),
         ("upstream = 'http://a'\nlease = 10", "line 2"),
+        (
+            "upstream = 'http://a'\ncache = 'redis://b'\n[[route]]\npath = '/a'\npolicy = 'transactional'",
+            "route /a: the policy `transactional` needs a Postgres store",
+        ),
         ("[[route]]\npath = 'charges'\nupstream = 'http://a'", "does not begin with a slash"),
     ] {
         let ended = Setup::new().with_file(bad).run(&["config", "check"]);
