@@ -33,8 +33,8 @@ pub(crate) enum Command {
     /// Gives a service in any language safe retries: a proxy that knows the Idempotency-Key
     ///
     /// Requests with a key run once: the gateway claims the key, asks the upstream, records what it answers, and answers every
-    /// repeat from the record. Requests without a key pass through. The upstream gets the headers Semel-Token, Semel-Fence
-    /// and Semel-Attempt, and may answer with Idempotency-Verdict: record, release or abandon.
+    /// repeat from the record. Requests without a key pass through. The upstream gets the headers Semel-Key, Semel-Token,
+    /// Semel-Fence and Semel-Attempt, and may answer with Idempotency-Verdict: record, release or abandon.
     ///
     /// SIGHUP reads the file of --config anew; SIGTERM lets requests under way end, and then ends.
     ///

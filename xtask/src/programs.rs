@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::account::Account;
 use crate::debian;
+use crate::postgres::POSTGRES;
 use crate::step::say;
 
 /// A file of a Debian package.
@@ -46,6 +47,69 @@ const VALGRIND: Wanted = Wanted {
     package: "valgrind",
     places: |root| ["usr/bin", "usr/local/bin"].map(|folder| root.join(folder).join("valgrind")).into(),
 };
+
+const PYTHON: Wanted = Wanted { name: "python3", package: "python3", places: |root| bins(root, "python3") };
+
+const NODE: Wanted = Wanted { name: "node", package: "nodejs", places: |root| bins(root, "node") };
+
+const CURL: Wanted = Wanted { name: "curl", package: "curl", places: |root| bins(root, "curl") };
+
+fn bins(root: &Path, name: &str) -> Vec<PathBuf> {
+    ["usr/bin", "usr/local/bin"].map(|folder| root.join(folder).join(name)).into()
+}
+
+/// A command that runs Python 3; got as nginx is.
+///
+/// # Errors
+/// If there is none to be had.
+pub fn python() -> Result<Command> {
+    command(&PYTHON)
+}
+
+/// A command that runs Node; got as nginx is.
+///
+/// # Errors
+/// If there is none to be had.
+pub fn node() -> Result<Command> {
+    command(&NODE)
+}
+
+/// A command that runs curl; got as nginx is.
+///
+/// # Errors
+/// If there is none to be had.
+pub fn curl() -> Result<Command> {
+    command(&CURL)
+}
+
+/// Lets a command find psql on its PATH.
+///
+/// # Errors
+/// If there is no Postgres to be had.
+pub fn with_psql(command: &mut Command) -> Result<()> {
+    let found = crate::find::find(&POSTGRES, &Account::detect()?)?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    command.env("PATH", env::join_paths([found.folder].into_iter().chain(env::split_paths(&path)))?);
+    if !found.libraries.is_empty() {
+        command.env("LD_LIBRARY_PATH", found.libraries);
+    }
+    Ok(())
+}
+
+/// A program on PATH, or else as it is found; one that was fetched has its libraries beside it.
+fn command(wanted: &Wanted) -> Result<Command> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut on_path = env::split_paths(&path).map(|folder| folder.join(wanted.name));
+    if let Some(program) = on_path.find(|file| file.is_file()) {
+        return Ok(Command::new(program));
+    }
+    let program = find(wanted)?;
+    let mut command = Command::new(&program);
+    if let Some(root) = program.ancestors().nth(3).filter(|root| *root != Path::new("/")) {
+        command.env("LD_LIBRARY_PATH", debian::libraries(root));
+    }
+    Ok(command)
+}
 
 /// Where nginx is; it is installed as root, or fetched as anybody else, if it is not here.
 ///

@@ -20,13 +20,14 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const VERDICT: HeaderName = HeaderName::from_static("idempotency-verdict");
 
 /// What the upstream is told about its attempt.
+const KEY: HeaderName = HeaderName::from_static("semel-key");
 const TOKEN: HeaderName = HeaderName::from_static("semel-token");
 const FENCE: HeaderName = HeaderName::from_static("semel-fence");
 const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 const REALM: HeaderName = HeaderName::from_static("semel-realm");
 const PRINCIPAL: HeaderName = HeaderName::from_static("semel-principal");
 
-const TOLD: [HeaderName; 5] = [TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL];
+const TOLD: [HeaderName; 6] = [KEY, TOKEN, FENCE, ATTEMPT, REALM, PRINCIPAL];
 
 /// What a header cannot hold, and what says that something is encoded.
 const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
@@ -111,10 +112,13 @@ pub(super) fn for_upstream(headers: &mut HeaderMap, uri: &Uri, from: Option<IpAd
     headers.entry(FORWARDED_PROTO).or_insert(proto);
 }
 
-/// Tells the upstream which attempt it is, so that it can complete the key itself, or refuse a stale one. What is not
-/// plain text is percent-encoded.
+/// Tells the upstream which attempt it is, so that it can complete the key itself, or refuse a stale one. A scope that is not
+/// plain text is percent-encoded. The key needs no encoding; it is the one of the record, without the quotation marks that
+/// the header of the client may have around it.
 pub(super) fn tell(headers: &mut HeaderMap, lease: &Lease) {
     let scope = lease.key().scope();
+    let key = HeaderValue::from_str(lease.key().value()).expect("printable ASCII is a valid value");
+    headers.insert(KEY, key);
     headers.insert(TOKEN, text(&lease.token().to_string()));
     headers.insert(FENCE, HeaderValue::from(lease.fence().get()));
     headers.insert(ATTEMPT, HeaderValue::from(lease.attempt()));
@@ -172,6 +176,7 @@ mod tests {
             ("content-length", "9"),
             ("expect", "100-continue"),
             ("proxy-authorization", "secret"),
+            ("semel-key", "forged"),
             ("semel-token", "forged"),
             ("semel-fence", "9"),
             ("semel-principal", "root"),

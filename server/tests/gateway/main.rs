@@ -19,3 +19,4 @@ mod signals;
 mod starts;
 mod stores;
 mod transactions;
+mod services;

@@ -3,7 +3,7 @@
 use crate::process::Setup;
 use crate::upstream::{Act, Upstream, answer, ok};
 
-const FORGED: &str = "Semel-Token: 00000000000000000000000000000000\r\nSemel-Fence: 1\r\nSemel-Attempt: 9\r\n\
+const FORGED: &str = "Semel-Key: other\r\nSemel-Token: 00000000000000000000000000000000\r\nSemel-Fence: 1\r\nSemel-Attempt: 9\r\n\
                       Semel-Realm: bank\r\nSemel-Principal: root\r\n";
 
 #[tokio::test]
@@ -32,9 +32,29 @@ async fn the_upstream_is_told_which_attempt_it_is() {
         assert_eq!((seen.header("idempotency-key"), seen.header("x-mine")), (Some("k"), Some("1")));
         assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"));
         assert_eq!((seen.header("host"), seen.line()), (Some("shop.example"), "POST /charges HTTP/1.1"));
-        for name in ["token", "fence", "attempt", "realm", "principal"] {
+        assert_eq!(seen.header("semel-key"), Some("k"));
+        for name in ["key", "token", "fence", "attempt", "realm", "principal"] {
             assert_eq!(seen.all(&format!("semel-{name}")).len(), 1, "{}", seen.head);
         }
+    }
+}
+
+/// With the quotation marks, `semel.complete` would find no record, for ever.
+#[tokio::test]
+async fn the_upstream_is_told_the_key_as_the_record_has_it() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::before(upstream.address).start().await;
+    for (sent, key) in [
+        ("abc", "abc"),
+        ("\"abcd\"", "abcd"),
+        (r#""a\"b\\c""#, r#"a"b\c"#),
+        ("\"a, b; c=1\"", "a, b; c=1"),
+        ("50%-off'--", "50%-off'--"),
+    ] {
+        assert_eq!(gateway.post(sent, "{}").await.status, 200, "{sent}");
+        let seen = upstream.seen();
+        let seen = seen.last().unwrap();
+        assert_eq!((seen.header("idempotency-key"), seen.header("semel-key")), (Some(sent), Some(key)));
     }
 }
 
