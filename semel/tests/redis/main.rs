@@ -14,6 +14,7 @@ mod log;
 
 mod contract;
 mod connecting;
+mod commands;
 mod races;
 mod lifetimes;
 mod outcomes;
