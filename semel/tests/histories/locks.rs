@@ -88,6 +88,10 @@ impl Backend for Locking {
         "locking"
     }
 
+    fn completes_in_transactions(&self) -> bool {
+        self.memory.completes_in_transactions()
+    }
+
     async fn clock(&self) -> Result<Timestamp, StoreError> {
         self.memory.clock().await
     }
