@@ -10,11 +10,16 @@
 //! One question never fails its neighbours: a batch that is refused, or fails as often as it is tried, is halved until
 //! the question at fault is alone. From then on what is asked about its subject goes alone, see [`suspects`].
 //!
+//! The answers of a batch are bounded in bytes. A question whose answer has no room beside the others of its batch is put back
+//! to the front of its lane, with the weight of its answer, which bounds the batch that it is part of next.
+//!
 //! Callers hold nothing but the receiving end of an answer. One that goes away before its question was sent
 //! takes it along; one that goes away later interrupts nothing. A question that could not be sent for long is withdrawn,
 //! and its caller told that nothing was applied.
 
 mod job;
+mod part;
+mod failure;
 mod lanes;
 mod suspects;
 mod queue;
@@ -57,12 +62,24 @@ pub(crate) trait Committer: Send + 'static {
     /// Whether this question is better committed apart from the others of its batch.
     fn is_apart(question: &Self::Question) -> bool;
 
-    /// Applies a batch, all or nothing, and answers each question in their order. A question whose answer is an
-    /// error of its own had no part in it.
+    /// Applies a batch, all or nothing, and replies to each question in their order. One reply at least is an answer.
     fn commit(
         &mut self,
         questions: &[&Self::Question],
-    ) -> impl Future<Output = Result<Vec<Result<Self::Answer, StoreError>>, Failed>> + Send;
+    ) -> impl Future<Output = Result<Vec<Reply<Self::Answer>>, Failed>> + Send;
+}
+
+/// How many bytes the answers of a batch may have together, unless a single answer has more.
+pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+/// The reply to one question of a batch that was committed.
+#[derive(Debug)]
+pub(crate) enum Reply<A> {
+    /// The answer. A question whose answer is an error of its own had no part in the batch.
+    Answer(Result<A, StoreError>),
+    /// The answer has about so many bytes, and no room in this batch. Nothing of the question was applied, and it is to be
+    /// sent again.
+    Later(usize),
 }
 
 /// Why a batch was not committed.
@@ -77,6 +94,8 @@ pub(crate) enum Failed {
     Refused(StoreError),
     /// Nothing was applied, and it can be sent again.
     Again(StoreError),
+    /// There was no answer in time. It may have been applied or not, and should not be sent again as large.
+    Slow(StoreError),
     /// It may have been applied or not.
     Lost(StoreError),
 }
@@ -126,7 +145,15 @@ impl<C: Committer> Batcher<C> {
             None => Box::pin(self.queue.wait_for_room(lane)).await?,
         };
         let (reply, answer) = oneshot::channel();
-        self.queue.push(lane, Job { question: question(), asked, reply, room })?;
+        self.queue.push(Job {
+            question: question(),
+            lane,
+            asked,
+            answer_bytes: 0,
+            lost: false,
+            reply,
+            room,
+        })?;
         Ok(Pending { answer })
     }
 

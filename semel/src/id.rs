@@ -37,6 +37,12 @@ impl Id {
         Self(id)
     }
 
+    /// An id as it is stored.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::Committer;
+use super::{Committer, Lane};
 use crate::error::StoreError;
 
 /// For how long a question may wait until it is sent. It is withdrawn before the engine gives up on the answer after
@@ -15,7 +15,12 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(4);
 /// A question, and where the answer goes.
 pub(super) struct Job<C: Committer> {
     pub(super) question: C::Question,
+    pub(super) lane: Lane,
     pub(super) asked: Instant,
+    /// About how many bytes the answer has; 0 until a batch had no room for it.
+    pub(super) answer_bytes: usize,
+    /// Whether it may have been applied when it was sent before.
+    pub(super) lost: bool,
     pub(super) reply: oneshot::Sender<Result<C::Answer, StoreError>>,
     /// Its place in the lane, given back when it is answered.
     #[expect(dead_code, reason = "it is held, and dropped")]
@@ -37,11 +42,22 @@ impl<C: Committer> Job<C> {
         self.asked + MAX_WAIT
     }
 
-    /// Answers that it was not sent.
+    /// Answers that it was not sent, or was sent and had no part in the batch.
     pub(super) fn withdraw(self) {
-        self.answer(Err(StoreError::unavailable(format!(
-            "the question could not be sent within {MAX_WAIT:?}"
-        ))));
+        let message = match self.answer_bytes {
+            0 => format!("the question could not be sent within {MAX_WAIT:?}"),
+            bytes => format!("the answer of about {bytes} bytes could not be loaded within {MAX_WAIT:?}"),
+        };
+        self.fail(StoreError::unavailable(message));
+    }
+
+    /// Answers that it failed; nothing of it was applied this time.
+    pub(super) fn fail(self, error: StoreError) {
+        let error = match self.lost && !error.is_unknown() {
+            true => StoreError::unknown(error.to_string()).with_source(error),
+            false => error,
+        };
+        self.answer(Err(error));
     }
 
     pub(super) fn answer(self, answer: Result<C::Answer, StoreError>) {

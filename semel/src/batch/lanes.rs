@@ -1,12 +1,13 @@
 //! The lanes of the queue: which question goes next.
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
 
 use tokio::time::Instant;
 
 use super::job::Job;
 use super::suspects::Suspects;
-use super::{Committer, Lane};
+use super::{Committer, Lane, MAX_ANSWER_BYTES};
 use crate::error::StoreError;
 
 /// How many questions go out together at most.
@@ -65,18 +66,26 @@ impl<C: Committer> Lanes<C> {
     }
 
     /// Puts a question where it has to wait, and says whether a committer should look at once.
-    pub(super) fn push(&mut self, lane: Lane, job: Job<C>) -> Result<bool, StoreError> {
+    pub(super) fn push(&mut self, job: Job<C>) -> Result<bool, StoreError> {
         let subject = job.subject();
         if self.closed {
             return Err(StoreError::unavailable("the store is closed"));
         }
         self.can_be_served(&subject)?;
         if self.suspects.knows(&subject) {
-            self.suspects.push(lane, job);
+            self.suspects.push(job);
             return Ok(true);
         }
-        self.lane(lane).push_back(job);
+        self.lane(job.lane).push_back(job);
         Ok(self.is_worth_another())
+    }
+
+    /// Puts a question back to the front, where the oldest ones are.
+    pub(super) fn put_back(&mut self, job: Job<C>) {
+        match self.suspects.knows(&job.subject()) {
+            true => self.suspects.push(job),
+            false => self.lane(job.lane).push_front(job),
+        }
     }
 
     /// Whether there is somebody who can ask about this subject.
@@ -112,11 +121,12 @@ impl<C: Committer> Lanes<C> {
         let limit = share.min(MAX_BATCH);
         let mut jobs = Vec::with_capacity(limit);
         let mut bytes = 0;
+        let mut answers = Answers::none();
         let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
         for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
             while jobs.len() < limit {
                 let Some(job) = lane.pop_front() else { break };
-                if self.busy.contains(&job.subject()) {
+                if self.busy.contains(&job.subject()) || !answers.have_room(&job) {
                     left.push_back(job);
                     continue;
                 }
@@ -153,7 +163,7 @@ impl<C: Committer> Lanes<C> {
         for lane in [Lane::Owner, Lane::Claim] {
             for job in std::mem::take(self.lane(lane)) {
                 match job.subject() == subject {
-                    true => self.suspects.push(lane, job),
+                    true => self.suspects.push(job),
                     false => self.lane(lane).push_back(job),
                 }
             }
@@ -162,8 +172,8 @@ impl<C: Committer> Lanes<C> {
 
     /// Questions about this subject go with the others again, in their order.
     pub(super) fn clear(&mut self, subject: C::Subject) {
-        for (lane, job) in self.suspects.remove(subject).into_iter().rev() {
-            self.lane(lane).push_front(job);
+        for job in self.suspects.remove(subject).into_iter().rev() {
+            self.lane(job.lane).push_front(job);
         }
     }
 
@@ -186,7 +196,7 @@ impl<C: Committer> Lanes<C> {
                 if is_out(&job) { drained.push(job) } else { lane.push_back(job) }
             }
         }
-        drained.extend(self.suspects.drain(is_out).into_iter().map(|(_, job)| job));
+        drained.extend(self.suspects.drain(is_out));
         drained
     }
 
@@ -203,5 +213,38 @@ impl<C: Committer> Lanes<C> {
         };
         let why = |job: Job<C>| self.can_be_served(&job.subject()).err().map(|why| (job, why));
         stranded.into_iter().filter_map(why).collect()
+    }
+}
+
+/// The large answers that a batch is to bring, each of which has been weighed before.
+struct Answers<S> {
+    bytes: usize,
+    /// Whom they are about: several questions about one subject get the same answer.
+    brought: HashSet<S>,
+    /// Those whose questions go later, so that what is asked about one subject stays in its order.
+    left: HashSet<S>,
+}
+
+impl<S: Hash + Eq + Copy> Answers<S> {
+    fn none() -> Self {
+        Self { bytes: 0, brought: HashSet::new(), left: HashSet::new() }
+    }
+
+    /// Whether the batch has room for the answer to this question. There is always room for one.
+    fn have_room<C: Committer<Subject = S>>(&mut self, job: &Job<C>) -> bool {
+        if job.answer_bytes == 0 {
+            return self.left.is_empty() || !self.left.contains(&job.subject());
+        }
+        let subject = job.subject();
+        if self.brought.contains(&subject) {
+            return true;
+        }
+        let fits = self.brought.is_empty() || self.bytes + job.answer_bytes <= MAX_ANSWER_BYTES;
+        if fits && !self.left.contains(&subject) {
+            self.bytes += job.answer_bytes;
+            return self.brought.insert(subject);
+        }
+        self.left.insert(subject);
+        false
     }
 }

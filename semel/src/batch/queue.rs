@@ -62,12 +62,22 @@ impl<C: Committer> Queue<C> {
     }
 
     /// Puts a question into its lane.
-    pub(super) fn push(&self, lane: Lane, job: Job<C>) -> Result<(), StoreError> {
-        let worth_it = self.lanes().push(lane, job)?;
+    pub(super) fn push(&self, job: Job<C>) -> Result<(), StoreError> {
+        let worth_it = self.lanes().push(job)?;
         if worth_it {
             self.filled.notify_last();
         }
         Ok(())
+    }
+
+    /// Puts questions back that had no part in a batch, for the sake of their answers. The committer that had them, or
+    /// another, takes them again when their subjects are free.
+    pub(super) fn put_back(&self, jobs: Vec<Job<C>>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let mut lanes = self.lanes();
+        jobs.into_iter().rev().for_each(|job| lanes.put_back(job));
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes<C>> {
@@ -181,7 +191,7 @@ impl<C: Committer> Queue<C> {
         drop(lanes);
         let error =
             StoreError::unavailable("an earlier question is not settled yet").with_source(why.clone());
-        refused.into_iter().for_each(|job| job.answer(Err(error.clone())));
+        refused.into_iter().for_each(|job| job.fail(error.clone()));
         closed
     }
 
@@ -194,7 +204,7 @@ impl<C: Committer> Queue<C> {
     /// A worker is gone, in the middle of work on these if there are any. Who waits for it is told.
     pub(super) fn leave(&self, subjects: &[C::Subject]) {
         let stranded = self.lanes().leave(subjects);
-        stranded.into_iter().for_each(|(job, why)| job.answer(Err(why)));
+        stranded.into_iter().for_each(|(job, why)| job.fail(why));
         // The others have more to do now.
         self.filled.notify_waiters();
     }

@@ -8,8 +8,8 @@ use std::collections::{HashSet, VecDeque};
 
 use tokio::time::Instant;
 
+use super::Committer;
 use super::job::Job;
-use super::{Committer, Lane};
 
 /// How many suspects are known at most; beyond that, the oldest is forgotten.
 pub(super) const MAX_SUSPECTS: usize = 1_024;
@@ -20,7 +20,7 @@ pub(super) struct Suspects<C: Committer> {
     known: HashSet<C::Subject>,
     /// The same, the oldest first.
     order: VecDeque<C::Subject>,
-    waiting: VecDeque<(Lane, Job<C>)>,
+    waiting: VecDeque<Job<C>>,
     /// When the question that is under way was taken.
     began: Option<Instant>,
     /// When the next one may be taken.
@@ -46,7 +46,7 @@ impl<C: Committer> Suspects<C> {
     }
 
     /// Forgets a suspect, and returns what waits about it.
-    pub(super) fn remove(&mut self, subject: C::Subject) -> Vec<(Lane, Job<C>)> {
+    pub(super) fn remove(&mut self, subject: C::Subject) -> Vec<Job<C>> {
         if !self.known.remove(&subject) {
             return Vec::new();
         }
@@ -54,8 +54,8 @@ impl<C: Committer> Suspects<C> {
         self.drain(|job| job.subject() == subject)
     }
 
-    pub(super) fn push(&mut self, lane: Lane, job: Job<C>) {
-        self.waiting.push_back((lane, job));
+    pub(super) fn push(&mut self, job: Job<C>) {
+        self.waiting.push_back(job);
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -64,13 +64,12 @@ impl<C: Committer> Suspects<C> {
 
     /// Whether this holds for one that waits.
     pub(super) fn any(&self, holds: impl Fn(&Job<C>) -> bool) -> bool {
-        self.waiting.iter().any(|(_, job)| holds(job))
+        self.waiting.iter().any(holds)
     }
 
     /// Takes out the questions for which this holds.
-    pub(super) fn drain(&mut self, mut is_out: impl FnMut(&Job<C>) -> bool) -> Vec<(Lane, Job<C>)> {
-        let (out, kept): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(_, job)| is_out(job));
+    pub(super) fn drain(&mut self, is_out: impl FnMut(&Job<C>) -> bool) -> Vec<Job<C>> {
+        let (out, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(is_out);
         self.waiting = kept.into();
         out
     }
@@ -87,8 +86,8 @@ impl<C: Committer> Suspects<C> {
 
     /// The next question, about nobody who is busy.
     pub(super) fn take(&mut self, busy: &HashSet<C::Subject>, now: Instant) -> Option<Job<C>> {
-        let at = self.waiting.iter().position(|(_, job)| !busy.contains(&job.subject()))?;
-        let (_, job) = self.waiting.remove(at)?;
+        let at = self.waiting.iter().position(|job| !busy.contains(&job.subject()))?;
+        let job = self.waiting.remove(at)?;
         self.began = Some(now);
         Some(job)
     }

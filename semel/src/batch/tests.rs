@@ -2,6 +2,7 @@
 
 mod endings;
 mod failures;
+mod loads;
 mod suspects;
 mod withdrawals;
 
@@ -27,10 +28,12 @@ struct Question {
     bad: bool,
     /// Whether every batch with it fails, though nothing says that it is to blame.
     poison: bool,
+    /// How many bytes its answer has.
+    answer_bytes: usize,
 }
 
 fn plain(number: u32) -> Question {
-    Question { number, weight: 0, apart: false, bad: false, poison: false }
+    Question { number, weight: 0, apart: false, bad: false, poison: false, answer_bytes: 0 }
 }
 
 /// What becomes of a commit.
@@ -43,6 +46,8 @@ enum Fate {
     },
     Refused,
     Panic,
+    /// Not applied, and nobody hears of it in time.
+    Slow,
 }
 
 /// Where tests look on and give directions.
@@ -118,6 +123,23 @@ impl Stage {
     fn applied(&self) -> Vec<u32> {
         self.0.applied.lock().unwrap().clone()
     }
+
+    /// As many answers as have room together.
+    fn replies(&self, questions: &[&Question]) -> Vec<Reply<u32>> {
+        let (mut bytes, mut brought) = (0, Vec::new());
+        let reply = |question: &&Question| {
+            let is_brought = brought.contains(&question.number);
+            if !is_brought && bytes > 0 && bytes + question.answer_bytes > MAX_ANSWER_BYTES {
+                return Reply::Later(question.answer_bytes);
+            }
+            if !is_brought {
+                bytes += question.answer_bytes;
+                brought.push(question.number);
+            }
+            Reply::Answer(Ok(question.number * 10))
+        };
+        questions.iter().map(reply).collect()
+    }
 }
 
 impl Committer for Stage {
@@ -146,7 +168,7 @@ impl Committer for Stage {
         question.apart
     }
 
-    async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Result<u32, StoreError>>, Failed> {
+    async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Reply<u32>>, Failed> {
         let numbers: Vec<u32> = questions.iter().map(|question| question.number).collect();
         self.0.sent.send_modify(|sent| sent.push(numbers.clone()));
         if let Some(gate) = &self.0.gate {
@@ -166,6 +188,7 @@ impl Committer for Stage {
             Some(Fate::Again) => return Err(Failed::Again(StoreError::unavailable("busy"))),
             Some(Fate::Refused) => return Err(refused()),
             Some(Fate::Panic) => panic!("on purpose"),
+            Some(Fate::Slow) => return Err(Failed::Slow(StoreError::unknown("no answer in time"))),
             Some(Fate::Lost { applied }) => {
                 if applied {
                     apply();
@@ -173,7 +196,7 @@ impl Committer for Stage {
                 return Err(Failed::Lost(StoreError::unknown("gone")));
             }
         }
-        Ok(numbers.into_iter().map(|number| Ok(number * 10)).collect())
+        Ok(self.replies(questions))
     }
 }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use super::failure::{Blame, Failure, Halving};
 use super::job::Job;
+use super::part::{Origin, Part, parts};
 use super::queue::{Queue, Taken};
 use super::shift::{LONG, Shift};
-use super::{Committer, Failed};
+use super::{Committer, Failed, Reply};
 use crate::error::StoreError;
 use crate::fault;
 
@@ -28,62 +30,6 @@ enum Served {
     Settled,
     /// The connection was lost, and something may still be applied.
     PerhapsApplied,
-}
-
-/// What goes out together.
-struct Part<C: Committer> {
-    jobs: Vec<Job<C>>,
-    /// Whether it was sent before and may have been applied then, by itself or as part of something larger.
-    lost: bool,
-    origin: Origin,
-}
-
-/// Where a part comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    /// It is what was taken from the queue.
-    Whole,
-    /// Something larger was refused.
-    Refused,
-    /// Something larger failed as often as it was tried. This is tried once.
-    Failed,
-    /// It is about a suspect. It is tried once, and if it fails, that says nothing about the others.
-    Suspect,
-}
-
-/// Why a part was not committed.
-struct Failure {
-    error: StoreError,
-    blame: Blame,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Blame {
-    /// One of the questions is at fault.
-    One,
-    /// It failed as often as it was tried, and perhaps because of one of the questions.
-    PerhapsOne,
-    /// There is no connection, or no time is left.
-    None,
-}
-
-/// Whether a batch that fails is halved: if so, for a limited time.
-#[derive(Debug, Clone, Copy)]
-enum Halving {
-    Never,
-    NotYet,
-    Until(Instant),
-}
-
-impl Halving {
-    /// Whether what has failed now is to be halved.
-    fn lasts(&mut self) -> bool {
-        let now = Instant::now();
-        if let Self::NotYet = self {
-            *self = Self::Until(now + MAX_TRYING);
-        }
-        matches!(self, Self::Until(end) if now < *end)
-    }
 }
 
 pub(super) struct Worker<C: Committer> {
@@ -132,32 +78,37 @@ impl<C: Committer> Worker<C> {
         let mut halving = if self.failures == 0 { Halving::NotYet } else { Halving::Never };
         let mut succeeded = false;
         let mut failed_alone: Vec<C::Subject> = Vec::new();
+        let mut later = Vec::new();
         let mut parts = parts(jobs, if is_suspect { Origin::Suspect } else { Origin::Whole });
         while let Some(mut part) = parts.pop() {
             part.jobs.retain(|job| !job.is_idle());
             if part.jobs.is_empty() {
+                if part.lost {
+                    // The callers are gone, and what was sent for them may still be applied.
+                    served = Served::PerhapsApplied;
+                }
                 continue;
             }
             let sent = self.send(&mut part).await;
-            let Part { mut jobs, lost, origin } = part;
             let Failure { mut error, blame } = match sent {
-                Ok(answers) => {
+                Ok(replies) => {
                     succeeded = true;
-                    self.answer(jobs, answers, origin);
+                    later.extend(self.answer(part, replies));
                     continue;
                 }
                 Err(failure) => failure,
             };
-            let origin = match blame {
-                Blame::One => Some(Origin::Refused),
-                Blame::PerhapsOne => halving.lasts().then_some(Origin::Failed),
+            let halves = match blame {
+                Blame::One => Some((Origin::Refused, None)),
+                Blame::PerhapsOne => halving.lasts().then_some((Origin::Failed, None)),
+                Blame::Size { until } => Some((Origin::Slow, Some(until))),
                 Blame::None => None,
             };
-            if let Some(origin) = origin.filter(|_| jobs.len() > 1) {
-                let rest = jobs.split_off(jobs.len() / 2);
-                parts.extend([rest, jobs].map(|jobs| Part { jobs, lost, origin }));
+            if let Some((origin, until)) = halves.filter(|_| part.jobs.len() > 1) {
+                parts.extend(part.halved(origin, until).into_iter().rev());
                 continue;
             }
+            let Part { jobs, lost, .. } = part;
             if lost {
                 served = Served::PerhapsApplied;
                 error = StoreError::unknown(error.to_string()).with_source(error);
@@ -167,27 +118,39 @@ impl<C: Committer> Worker<C> {
                 ([job], Blame::PerhapsOne) => failed_alone.push(job.subject()),
                 _ => {}
             }
-            jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
+            jobs.into_iter().for_each(|job| job.fail(error.clone()));
         }
         if succeeded && matches!(halving, Halving::Until(_)) {
             // The other side is up, so these were at fault.
             (self.failures, self.rested) = (0, None);
             failed_alone.into_iter().for_each(|subject| self.queue.suspect(subject));
         }
+        self.queue.put_back(later);
         served
     }
 
-    /// Answers a part that was committed. A question that failed all the same makes its subject a suspect; the answer
-    /// to a suspect clears it.
-    fn answer(&self, jobs: Vec<Job<C>>, answers: Vec<Result<C::Answer, StoreError>>, origin: Origin) {
-        for (job, answer) in jobs.into_iter().zip(answers) {
+    /// Answers a part that was committed, and returns the questions whose answers had no room. A question that failed all
+    /// the same makes its subject a suspect; the answer to a suspect clears it.
+    fn answer(&self, part: Part<C>, replies: Vec<Reply<C::Answer>>) -> Vec<Job<C>> {
+        let mut later = Vec::new();
+        for (mut job, reply) in part.jobs.into_iter().zip(replies) {
+            let answer = match reply {
+                Reply::Answer(answer) => answer,
+                Reply::Later(bytes) => {
+                    job.answer_bytes = bytes.max(1);
+                    job.lost |= part.lost;
+                    later.push(job);
+                    continue;
+                }
+            };
             match &answer {
                 Err(error) if !error.is_transient() => self.queue.suspect(job.subject()),
-                Ok(_) if origin == Origin::Suspect => self.queue.clear(job.subject()),
+                Ok(_) if part.origin == Origin::Suspect => self.queue.clear(job.subject()),
                 Ok(_) | Err(_) => {}
             }
             job.answer(answer);
         }
+        later
     }
 
     /// Goes on until nothing that was sent can be applied any more. Until then, whom it was about cannot be
@@ -205,8 +168,9 @@ impl<C: Committer> Worker<C> {
 
     /// Sends a part until it is answered or refused, or the patience ends. Once it may have been applied, only
     /// an answer can tell; without one the outcome is unknown.
-    async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Result<C::Answer, StoreError>>, Failure> {
-        let began = Instant::now();
+    async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Reply<C::Answer>>, Failure> {
+        let now = Instant::now();
+        let until = part.until.unwrap_or(now + MAX_TRYING);
         if part.origin == Origin::Failed {
             // It has been tried often enough, so the pause need not be long.
             self.failures = 0;
@@ -214,6 +178,7 @@ impl<C: Committer> Worker<C> {
         let tries = match part.origin {
             // While the other side is down, a batch is not worth as many tries as the one that found out.
             Origin::Whole | Origin::Refused if self.failures == 0 => MAX_TRIES,
+            Origin::Slow if now < until => MAX_TRIES,
             _ => 1,
         };
         let mut tried = 0;
@@ -227,10 +192,10 @@ impl<C: Committer> Worker<C> {
             }
             let (failed, mut blame) = match connected {
                 Ok(()) => match self.committer.commit(&questions).await {
-                    Ok(answers) => {
+                    Ok(replies) => {
                         fault::reach("committed");
                         self.failures = 0;
-                        return Ok(answers);
+                        return Ok(replies);
                     }
                     Err(failed) => (failed, Blame::PerhapsOne),
                 },
@@ -253,6 +218,13 @@ impl<C: Committer> Worker<C> {
                     part.lost = true;
                     error
                 }
+                Failed::Slow(error) => {
+                    part.lost = true;
+                    if questions.len() > 1 {
+                        blame = Blame::Size { until };
+                    }
+                    error
+                }
             };
             if part.origin == Origin::Suspect && blame == Blame::PerhapsOne && !part.lost {
                 // It says nothing about the others, who need not pause for it.
@@ -260,10 +232,11 @@ impl<C: Committer> Worker<C> {
             }
             self.pause();
             tried += 1;
-            if tried >= tries {
+            let has_time = Instant::now() < until;
+            if tried >= tries || matches!(blame, Blame::Size { .. }) && has_time {
                 return Err(Failure { error, blame });
             }
-            if began.elapsed() >= MAX_TRYING || !error.is_transient() {
+            if !has_time || !error.is_transient() {
                 return Err(Failure { error, blame: Blame::None });
             }
         }
@@ -295,14 +268,4 @@ impl<C: Committer> Worker<C> {
         self.failures = self.failures.saturating_add(1);
         self.rested = Some(Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0)));
     }
-}
-
-/// The parts in which a batch is sent at first, the last one first.
-fn parts<C: Committer>(jobs: Vec<Job<C>>, origin: Origin) -> Vec<Part<C>> {
-    let is_apart = |job: &Job<C>| C::is_apart(&job.question);
-    let (apart, together): (Vec<_>, Vec<_>) = match jobs.iter().any(is_apart) {
-        true => jobs.into_iter().partition(is_apart),
-        false => (Vec::new(), jobs),
-    };
-    [apart, together].map(|jobs| Part { jobs, lost: false, origin }).into()
 }

@@ -8,6 +8,7 @@ use super::row;
 use super::values::Moment;
 use crate::ask::Ask;
 use crate::backend::{Opened, Replaced, Written};
+use crate::batch::Reply;
 use crate::change::{Replace, Write};
 use crate::error::StoreError;
 use crate::id::Id;
@@ -32,21 +33,38 @@ impl Unapplied<'_> {
     }
 }
 
-/// The answers by the places of their questions.
-pub(super) struct Sorted(Vec<Option<Result<Answer, StoreError>>>);
+/// Why there is no answer to a question of a batch that was committed.
+pub(super) enum Unanswered {
+    Failed(StoreError),
+    /// The outcome that belongs to it was left out, and has so many bytes.
+    LeftOut(usize),
+}
+
+impl From<StoreError> for Unanswered {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The replies by the places of their questions.
+pub(super) struct Sorted(Vec<Option<Reply<Answer>>>);
 
 impl Sorted {
     pub(super) fn new(count: usize) -> Self {
         Self(std::iter::repeat_with(|| None).take(count).collect())
     }
 
-    pub(super) fn into_vec(self) -> Vec<Result<Answer, StoreError>> {
-        let unanswered = || Err(StoreError::unknown("Postgres left a question unanswered"));
-        self.0.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
+    pub(super) fn into_vec(self) -> Vec<Reply<Answer>> {
+        let unanswered = || Reply::Answer(Err(StoreError::unknown("Postgres left a question unanswered")));
+        self.0.into_iter().map(|reply| reply.unwrap_or_else(unanswered)).collect()
     }
 
-    fn put(&mut self, place: usize, answer: Result<(Timestamp, What), StoreError>) {
-        self.0[place] = Some(answer.map(|(now, what)| Answer { now, what, met_a_lock: false }));
+    fn put(&mut self, place: usize, answer: Result<Answer, Unanswered>) {
+        self.0[place] = Some(match answer {
+            Ok(answer) => Reply::Answer(Ok(answer)),
+            Err(Unanswered::Failed(error)) => Reply::Answer(Err(error)),
+            Err(Unanswered::LeftOut(bytes)) => Reply::Later(bytes),
+        });
     }
 
     pub(super) fn written<'a>(&mut self, round: &Round<'a, Write>, rows: &[Row]) -> Vec<Unapplied<'a>> {
@@ -56,7 +74,8 @@ impl Sorted {
         {
             match row {
                 Some(row) => {
-                    self.put(*place, row::clock(row).map(|now| (now, What::Written(Written::Applied))))
+                    let applied = |now| Answer::of(now, What::Written(Written::Applied));
+                    self.put(*place, row::clock(row).map(applied).map_err(Unanswered::from));
                 }
                 None => unapplied.push(Unapplied::Write(*id, item, *place)),
             }
@@ -70,7 +89,7 @@ impl Sorted {
             by_id(rows, &round.items).into_iter().zip(&round.items).zip(&round.places)
         {
             match row {
-                Some(row) => self.put(*place, replaced(row)),
+                Some(row) => self.put(*place, replaced(row).map_err(Unanswered::from)),
                 None => unapplied.push(Unapplied::Replace(*id, item, *place)),
             }
         }
@@ -78,12 +97,12 @@ impl Sorted {
     }
 
     /// Says why something was not applied, from what is there.
-    pub(super) fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, found: &Found<'_>) {
+    pub(super) fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, found: &mut Found<'_>) {
         for item in unapplied {
             let (place, answer) = match item {
                 Unapplied::Write(id, item, place) => (
                     place,
-                    found.record(id, &item.key).map(|(now, record)| {
+                    found.shared(id, &item.key, None).map(|(now, record)| {
                         let fence = item.action.fence();
                         let met_a_lock = record
                             .as_ref()
@@ -93,35 +112,32 @@ impl Sorted {
                 ),
                 Unapplied::Replace(id, item, place) => (
                     place,
-                    found.record(id, &item.key).map(|(now, record)| {
+                    found.shared(id, &item.key, None).map(|(now, record)| {
                         let why = unreplaced(item, record.as_deref(), now);
                         Answer { now, what: What::Replaced(why), met_a_lock: why == Replaced::Locked }
                     }),
                 ),
             };
-            self.0[place] = Some(answer);
+            self.put(place, answer);
         }
     }
 
+    /// Says what became of claims. Each record is read from its row once; what repeats of a claim get is a copy that shares
+    /// the outcome.
     pub(super) fn opened(
         &mut self,
         Batch { opens, repeats, .. }: &Batch<'_>,
-        seen: &[Option<&Row>],
         created: &[Option<&Row>],
-        there: &Found<'_>,
+        there: &mut Found<'_>,
     ) {
-        let opened = |at: usize| {
+        let mut opened = |at: usize, look: Look| -> Result<(Timestamp, Opened), Unanswered> {
             let (id, ask) = opens.items[at];
-            if let Some(row) = seen[at] {
-                let record = row::record(row, ask.key.clone(), Some(ask))?;
-                return Ok((row::clock(row)?, Opened::Found(Box::new(record))));
-            }
             if let Some(row) = created[at] {
                 let now = row::clock(row)?;
                 let lease_until = now.after(ask.terms.lease());
                 return Ok((now, Opened::Created { fence: Fence::next(None, now), lease_until }));
             }
-            let (now, record) = there.record(id, &ask.key)?;
+            let (now, record) = look(there, id, ask)?;
             Ok(match record {
                 Some(record) => (now, Opened::Found(record)),
                 None if now > ask.not_after => (now, Opened::Late),
@@ -129,23 +145,31 @@ impl Sorted {
             })
         };
         for (place, ask, first) in repeats {
-            let answer = opened(*first).map(|(now, first_opened)| {
-                (now, What::Opened(behind(first_opened, opens.items[*first].1, ask, now)))
+            let answer = opened(*first, |there, id, ask| there.shared(id, &ask.key, Some(ask)));
+            let answer = answer.map(|(now, first_opened)| {
+                Answer::of(now, What::Opened(behind(first_opened, opens.items[*first].1, ask, now)))
             });
             self.put(*place, answer);
         }
         for (at, place) in opens.places.iter().enumerate() {
-            self.put(*place, opened(at).map(|(now, opened)| (now, What::Opened(opened))));
+            let answer = opened(at, |there, id, ask| there.taken(id, &ask.key, Some(ask)));
+            self.put(*place, answer.map(|(now, opened)| Answer::of(now, What::Opened(opened))));
         }
     }
 
-    pub(super) fn read(&mut self, questions: &Questions<'_, Key>, rows: &[Row]) {
-        let found = Found::of(rows, Vec::new());
+    pub(super) fn read(&mut self, questions: &Questions<'_, Key>, found: &mut Found<'_>) {
         for (id, key, place) in questions {
-            self.put(*place, found.record(*id, key).map(|(now, record)| (now, What::Read(record))));
+            let read = found.shared(*id, key, None);
+            self.put(*place, read.map(|(now, record)| Answer::of(now, What::Read(record))));
         }
     }
 }
+
+/// How the record of a claim is looked up.
+type Look = fn(&mut Found<'_>, Id, &Ask) -> Looked;
+
+/// The record of a key, if there is one, and the clock when it was read.
+type Looked = Result<(Timestamp, Option<Box<Record>>), Unanswered>;
 
 /// The row of each item, if there is one.
 pub(super) fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'r Row>> {
@@ -163,29 +187,67 @@ pub(super) fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'
 /// Rows of records, to be found by id, with the clock.
 pub(super) struct Found<'r> {
     now: Option<Timestamp>,
-    rows: Vec<(&'r [u8], &'r Row)>,
+    rows: Vec<Entry<'r>>,
     /// Those that are there, or were, and cannot be read.
-    damaged: Vec<(Id, StoreError)>,
+    damaged: &'r [(Id, StoreError)],
+}
+
+struct Entry<'r> {
+    id: &'r [u8],
+    row: &'r Row,
+    /// The record, once it was read from the row for several questions.
+    record: Option<Box<Record>>,
 }
 
 impl<'r> Found<'r> {
-    pub(super) fn of(rows: &'r [Row], damaged: Vec<(Id, StoreError)>) -> Self {
-        let now = rows.first().and_then(|row| row::clock(row).ok());
-        let mut rows: Vec<_> = rows.iter().filter_map(|row| row::id(row).map(|id| (id, row))).collect();
-        rows.sort_unstable_by_key(|(id, _)| *id);
+    /// The rows that several statements have shown. The later ones come first: if the same record
+    /// is in more than one of them, the first counts.
+    pub(super) fn of(shown: [&'r [Row]; 3], damaged: &'r [(Id, StoreError)]) -> Self {
+        let now = shown.iter().rev().find_map(|rows| row::clock(rows.first()?).ok());
+        let entry = |row| Some(Entry { id: row::id(row)?, row, record: None });
+        let mut rows: Vec<_> = shown.into_iter().flatten().filter_map(entry).collect();
+        rows.sort_by_key(|entry| entry.id);
+        rows.dedup_by_key(|entry| entry.id);
         Self { now, rows, damaged }
     }
 
-    fn record(&self, id: Id, key: &Key) -> Result<(Timestamp, Option<Box<Record>>), StoreError> {
+    /// The record for one of several questions about it.
+    fn shared(&mut self, id: Id, key: &Key, likely: Option<&Ask>) -> Looked {
+        self.look_up(id, |entry| {
+            let record = match entry.record.take() {
+                Some(record) => record,
+                None => Box::new(row::record(entry.row, key.clone(), likely)?),
+            };
+            entry.record = Some(record.clone());
+            Ok(record)
+        })
+    }
+
+    /// The record for the last question about it.
+    fn taken(&mut self, id: Id, key: &Key, likely: Option<&Ask>) -> Looked {
+        self.look_up(id, |entry| match entry.record.take() {
+            Some(record) => Ok(record),
+            None => row::record(entry.row, key.clone(), likely).map(Box::new),
+        })
+    }
+
+    fn look_up(
+        &mut self,
+        id: Id,
+        record: impl FnOnce(&mut Entry<'r>) -> Result<Box<Record>, StoreError>,
+    ) -> Looked {
         if let Some((_, error)) = self.damaged.iter().find(|(damaged, _)| *damaged == id) {
-            return Err(error.clone());
+            return Err(error.clone().into());
         }
-        let now = self.now.ok_or_else(|| StoreError::unknown("Postgres did not tell its time"))?;
-        let Ok(at) = self.rows.binary_search_by_key(&id.as_bytes(), |(id, _)| *id) else {
+        let Ok(at) = self.rows.binary_search_by_key(&id.as_bytes(), |entry| entry.id) else {
+            let now = self.now.ok_or_else(|| StoreError::unknown("Postgres did not tell its time"))?;
             return Ok((now, None));
         };
-        let record = row::record(self.rows[at].1, key.clone(), None)?;
-        Ok((now, Some(Box::new(record))))
+        let entry = &mut self.rows[at];
+        match row::left_out(entry.row) {
+            Some(bytes) => Err(Unanswered::LeftOut(bytes)),
+            None => Ok((row::clock(entry.row)?, Some(record(entry)?))),
+        }
     }
 }
 
@@ -207,12 +269,12 @@ fn behind(first: Opened, first_ask: &Ask, ask: &Ask, now: Timestamp) -> Opened {
 }
 
 /// A row of `replace.sql`: clock, id, fence and end of the lease.
-fn replaced(row: &Row) -> Result<(Timestamp, What), StoreError> {
+fn replaced(row: &Row) -> Result<Answer, StoreError> {
     let corrupt = |e: Error| StoreError::corrupt("a replaced record is not shown as expected").with_source(e);
     let fence: i64 = row.try_get(2).map_err(corrupt)?;
     let Moment(lease_until) = row.try_get(3).map_err(corrupt)?;
     let applied = Replaced::Applied { fence: Fence::new(fence.unsigned_abs()), lease_until };
-    Ok((row::clock(row)?, What::Replaced(applied)))
+    Ok(Answer::of(row::clock(row)?, What::Replaced(applied)))
 }
 
 /// Why a replace was not applied.

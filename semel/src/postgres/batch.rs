@@ -6,18 +6,17 @@
 //!
 //! What was not applied is looked at afterwards, in one more statement: why not is to be seen in the record.
 
-use futures_util::TryStreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row};
 
 use super::answers::{Found, Sorted, Unapplied, by_id};
 use super::committer::Answer;
-use super::errors;
-use super::statements::{self, Column, Statements};
+use super::reading::{Readable, Reader, query};
+use super::statements::{self, Statements};
 use crate::ask::Ask;
+use crate::batch::Reply;
 use crate::change::{Action, Replace, Write};
-use crate::error::StoreError;
 use crate::id::Id;
 use crate::key::Key;
 use crate::question::{Asked, Question};
@@ -27,6 +26,13 @@ use crate::terms::AfterCrash;
 pub(super) struct Round<'a, I> {
     pub(super) items: Vec<(Id, &'a I)>,
     pub(super) places: Vec<usize>,
+}
+
+impl<I> Round<'_, I> {
+    fn place(&self, id: &[u8]) -> Option<usize> {
+        let at = self.items.binary_search_by(|(item, _)| item.as_bytes().cmp(id)).ok()?;
+        self.places.get(at).copied()
+    }
 }
 
 /// Questions of one kind, in the order they came.
@@ -53,6 +59,8 @@ pub(super) struct Manner {
     pub(super) careful: bool,
     /// Look for records before creating any: most claims were repeats of late.
     pub(super) read_first: bool,
+    /// How many bytes the outcomes that are read may have together.
+    pub(super) room: usize,
 }
 
 /// Why a batch has no answers.
@@ -70,9 +78,11 @@ impl From<Error> for Fault {
 
 /// What a committed batch came to.
 pub(super) struct Committed {
-    pub(super) answers: Vec<Result<Answer, StoreError>>,
+    pub(super) replies: Vec<Reply<Answer>>,
     /// Whether most claims were repeats, if there were claims.
     pub(super) mostly_repeats: Option<bool>,
+    /// Whether there was more to read than there was room for.
+    pub(super) is_full: bool,
 }
 
 /// Puts the first item of each id into the first statement, the second into another, and so on: a statement can
@@ -141,16 +151,17 @@ impl<'a> Batch<'a> {
         prepared: &Statements,
         manner: Manner,
     ) -> Result<Committed, Fault> {
+        let reader = Reader { client, statement: &prepared.read, room: manner.room };
         let seen = if manner.read_first && !self.opens.items.is_empty() {
-            read(client, &prepared.read, self.opens.items.iter().map(|(id, _)| *id).collect()).await?
+            reader.read(self.opens.items.iter().map(|(id, _)| *id).collect()).await?
         } else {
             Vec::new()
         };
-        let seen = by_id(&seen, &self.opens.items);
-        let missing = self.opens.items.iter().enumerate().filter(|(at, _)| seen[*at].is_none());
+        let are_seen = by_id(&seen, &self.opens.items);
+        let missing = self.opens.items.iter().enumerate().filter(|(at, _)| are_seen[*at].is_none());
         let missing: Vec<(Id, &Ask)> = missing.map(|(_, item)| *item).collect();
         let Shown { mut written, replaced, created, found } =
-            self.send(client, prepared, manner, &missing).await?;
+            self.send(reader, prepared, manner, &missing).await?;
 
         let mut answers = Sorted::new(self.count);
         let mut unapplied = Vec::new();
@@ -162,35 +173,49 @@ impl<'a> Batch<'a> {
         }
         let created = by_id(&created, &self.opens.items);
         let unseen: Vec<Id> = (0..self.opens.items.len())
-            .filter(|at| seen[*at].is_none() && created[*at].is_none())
+            .filter(|at| are_seen[*at].is_none() && created[*at].is_none())
             .map(|at| self.opens.items[at].0)
             .collect();
         let looked_at: Vec<Id> = unapplied.iter().map(Unapplied::id).chain(unseen).collect();
-        let Readable { rows: there, damaged } = match looked_at.is_empty() {
+        let after_commit = |error| Fault { error, after_commit: true };
+        let there = match looked_at.is_empty() {
             true => Readable::default(),
-            false => {
-                let there = read_what_can_be(client, &prepared.read, looked_at).await;
-                there.map_err(|error| Fault { error, after_commit: true })?
-            }
+            false => reader.read_what_can_be(looked_at).await.map_err(after_commit)?,
         };
-        let looked_up = Found::of(&there, damaged);
-        answers.explain(unapplied, &looked_up);
-        answers.opened(self, &seen, &created, &looked_up);
-        answers.read(&self.reads, &found);
-        let repeats = seen.iter().chain(&by_id(&there, &self.opens.items)).flatten().count();
+        let shown = seen.iter().chain(&there.rows).chain(&found);
+        let rest = reader.read_left_out(shown, |id| self.place(id)).await.map_err(after_commit)?;
+        let is_full = !(rest.rows.is_empty() && rest.damaged.is_empty());
+
+        let damaged: Vec<_> = there.damaged.into_iter().chain(rest.damaged).collect();
+        let mut looked_up = Found::of([&rest.rows, &there.rows, &seen], &damaged);
+        answers.explain(unapplied, &mut looked_up);
+        answers.opened(self, &created, &mut looked_up);
+        answers.read(&self.reads, &mut Found::of([&rest.rows, &found, &[]], &damaged));
+        let repeats = are_seen.iter().chain(&by_id(&there.rows, &self.opens.items)).flatten().count();
         let mostly_repeats = (!self.opens.items.is_empty()).then_some(repeats * 2 > self.opens.items.len());
-        Ok(Committed { answers: answers.into_vec(), mostly_repeats })
+        Ok(Committed { replies: answers.into_vec(), mostly_repeats, is_full })
+    }
+
+    /// The place of the first question about an id.
+    fn place(&self, id: &[u8]) -> usize {
+        let of_write = |round: &Round<'_, Write>| round.place(id);
+        let writes = self.completes.iter().chain(&self.writes).filter_map(of_write);
+        let replaces = self.replaces.iter().filter_map(|round| round.place(id));
+        let reads = self.reads.iter().filter(|(read, ..)| read.as_bytes() == id).map(|(.., place)| *place);
+        let opens = self.opens.place(id);
+        writes.chain(replaces).chain(reads).chain(opens).min().unwrap_or(self.count)
     }
 
     /// Sends the statements, all at once, and waits for what they show: what was written, replaced, created, and
     /// read.
     async fn send(
         &self,
-        client: &Client,
+        reader: Reader<'_>,
         prepared: &Statements,
         manner: Manner,
         missing: &[(Id, &Ask)],
     ) -> Result<Shown, Error> {
+        let client = reader.client;
         let relaxed = !manner.confirm
             && !missing.is_empty()
             && missing.iter().all(|(_, ask)| ask.terms.after_crash() == AfterCrash::Transactional);
@@ -246,7 +271,7 @@ impl<'a> Batch<'a> {
         }
         if !self.reads.is_empty() {
             let ids = self.reads.iter().map(|(id, ..)| *id).collect();
-            sent.push(Box::pin(read(client, &prepared.read, ids)));
+            sent.push(Box::pin(reader.read(ids)));
         }
         if manner.confirm {
             sent.push(Box::pin(command(client, "select pg_logical_emit_message(true, 'semel', '')")));
@@ -287,44 +312,6 @@ async fn send_both(
 
 async fn command(client: &Client, text: &str) -> Result<Vec<Row>, Error> {
     client.batch_execute(text).await.map(|()| Vec::new())
-}
-
-async fn query(client: &Client, statement: &Statement, columns: Vec<Column<'_>>) -> Result<Vec<Row>, Error> {
-    client.query_raw(statement, columns).await?.try_collect().await
-}
-
-async fn read(client: &Client, statement: &Statement, mut ids: Vec<Id>) -> Result<Vec<Row>, Error> {
-    ids.sort_unstable();
-    ids.dedup();
-    let items: Vec<(Id, ())> = ids.into_iter().map(|id| (id, ())).collect();
-    query(client, statement, vec![statements::ids(&items)]).await
-}
-
-/// Rows that could be read, and why others could not.
-#[derive(Default)]
-struct Readable {
-    rows: Vec<Row>,
-    damaged: Vec<(Id, StoreError)>,
-}
-
-/// Reads what can be read: a set with a damaged record in it is halved until that one is alone.
-async fn read_what_can_be(client: &Client, statement: &Statement, ids: Vec<Id>) -> Result<Readable, Error> {
-    let mut readable = Readable::default();
-    let mut sets = vec![ids];
-    while let Some(mut ids) = sets.pop() {
-        match read(client, statement, ids.clone()).await {
-            Ok(rows) => readable.rows.extend(rows),
-            Err(error) if error.code().is_some_and(errors::is_about_a_row) => match *ids {
-                [id] => readable.damaged.push((id, errors::of_question(error))),
-                _ => {
-                    let rest = ids.split_off(ids.len() / 2);
-                    sets.extend([rest, ids]);
-                }
-            },
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(readable)
 }
 
 /// All that was answered, or the error that came first: those behind it only say that the transaction is over.

@@ -11,7 +11,7 @@ use super::errors;
 use super::options::PostgresOptions;
 use super::session::{Line, Peer, within};
 use super::statements::Statements;
-use crate::batch::{self, Failed};
+use crate::batch::{self, Failed, MAX_ANSWER_BYTES, Reply};
 use crate::error::StoreError;
 use crate::id::Id;
 use crate::question::{Asked, Question, What};
@@ -26,6 +26,12 @@ pub(super) struct Answer {
     pub(super) met_a_lock: bool,
 }
 
+impl Answer {
+    pub(super) fn of(now: Timestamp, what: What) -> Self {
+        Self { now, what, met_a_lock: false }
+    }
+}
+
 /// Commits batches over one connection at a time.
 pub(super) struct Committer {
     options: Arc<PostgresOptions>,
@@ -37,7 +43,12 @@ pub(super) struct Committer {
     repeats: bool,
     /// Until when batches are careful from the start, as somebody holds on to a row.
     careful_until: Option<Instant>,
+    /// How many bytes the outcomes that a batch reads may have together: less while the server does not answer in time.
+    room: usize,
 }
+
+/// The least room for the outcomes that a batch reads.
+const MIN_ROOM: usize = 64 << 10;
 
 /// For how long batches are careful after a row could not be had. Each that is not waits for it first.
 const CAREFUL: Duration = Duration::from_secs(1);
@@ -75,7 +86,15 @@ struct Ready {
 
 impl Committer {
     pub(super) fn new(options: Arc<PostgresOptions>, doubts: Arc<Doubts>) -> Self {
-        Self { options, ready: None, lost: None, doubts, repeats: false, careful_until: None }
+        Self {
+            options,
+            ready: None,
+            lost: None,
+            doubts,
+            repeats: false,
+            careful_until: None,
+            room: MAX_ANSWER_BYTES,
+        }
     }
 
     /// Takes leave of the connection for good.
@@ -134,14 +153,14 @@ impl batch::Committer for Committer {
         matches!(&question.asked, Asked::Open(ask) if ask.terms.after_crash() == AfterCrash::Transactional)
     }
 
-    async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Result<Answer, StoreError>>, Failed> {
+    async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Reply<Answer>>, Failed> {
         let Some(Ready { line: Line { client, wire, alarm, .. }, statements }) = &mut self.ready else {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Postgres")));
         };
         let batch = Batch::of(questions);
         let doubt = self.doubts.latest();
         let careful = self.careful_until.is_some_and(|end| Instant::now() < end);
-        let manner = Manner { confirm: doubt.is_some(), careful, read_first: self.repeats };
+        let manner = Manner { confirm: doubt.is_some(), careful, read_first: self.repeats, room: self.room };
         let commit = async {
             match batch.commit(client, statements, manner).await {
                 // Somebody else is at work on one of the rows.
@@ -165,7 +184,10 @@ impl batch::Committer for Committer {
                     self.doubts.settle(doubt);
                 }
                 self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
-                return Ok(committed.answers);
+                if committed.is_full {
+                    self.room = (self.room * 2).min(MAX_ANSWER_BYTES);
+                }
+                return Ok(committed.replies);
             }
             Some(Err(Fault { error, after_commit: true })) => {
                 Failed::Lost(StoreError::unknown("Postgres committed and went away").with_source(error))
@@ -181,12 +203,15 @@ impl batch::Committer for Committer {
                 }
                 failed
             }
-            None => Failed::Lost(StoreError::unknown(format!(
-                "Postgres did not answer within {:?}",
-                self.options.timeout
-            ))),
+            None => {
+                self.room = (self.room / 2).max(MIN_ROOM);
+                Failed::Slow(StoreError::unknown(format!(
+                    "Postgres did not answer within {:?}",
+                    self.options.timeout
+                )))
+            }
         };
-        if matches!(failed, Failed::Lost(_)) {
+        if matches!(failed, Failed::Lost(_) | Failed::Slow(_)) {
             self.give_up();
         }
         Err(failed)

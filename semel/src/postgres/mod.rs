@@ -2,6 +2,7 @@
 
 mod options;
 mod batch;
+mod reading;
 mod answers;
 mod committer;
 mod statements;

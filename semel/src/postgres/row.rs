@@ -62,6 +62,18 @@ pub(super) fn id(row: &Row) -> Option<&[u8]> {
     get(row, Column::Id).ok().flatten()
 }
 
+/// How many bytes of an outcome `read.sql` has left out, if it has. They are in the column behind the body.
+pub(super) fn left_out(row: &Row) -> Option<usize> {
+    let bytes: Option<i32> = row.try_get(Column::Body as usize + 1).ok().flatten();
+    bytes.map(|bytes| bytes.unsigned_abs() as usize)
+}
+
+/// How many bytes of an outcome are in a row of `read.sql`.
+pub(super) fn outcome_bytes(row: &Row) -> usize {
+    let bytes = |column| row.try_get(column as usize).ok().flatten().map_or(0, <[u8]>::len);
+    bytes(Column::Headers) + bytes(Column::Body)
+}
+
 /// A value of a row. Its absence, or another type, means that the schema is not the one that this code was
 /// written for.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: Column) -> Result<T, StoreError> {

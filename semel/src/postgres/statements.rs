@@ -124,8 +124,14 @@ where
     Box::new(Values(items.iter().map(|(_, item)| value(item)).collect()))
 }
 
-pub(super) fn ids<'a, I>(items: &'a [(Id, I)]) -> Column<'a> {
+fn ids<'a, I>(items: &'a [(Id, I)]) -> Column<'a> {
     Box::new(Values(items.iter().map(|(id, _)| id.as_bytes()).collect()))
+}
+
+/// What `read.sql` is given: the ids, and how many bytes of each outcome it may show.
+pub(super) fn read(ids: &[Id], limit: usize) -> Vec<Column<'_>> {
+    let ids = ids.iter().map(Id::as_bytes).collect();
+    vec![Box::new(Values::<&[u8]>(ids)), Box::new(i32::try_from(limit).unwrap_or(i32::MAX))]
 }
 
 /// What `create.sql` is given.

@@ -10,7 +10,7 @@ use super::errors::{self, Elsewhere};
 use super::options::RedisOptions;
 use super::scripts;
 use super::session::{End, Session, within};
-use crate::batch::{self, Failed};
+use crate::batch::{self, Failed, Reply};
 use crate::error::StoreError;
 
 /// One command, about one name.
@@ -89,7 +89,7 @@ impl batch::Committer for Committer {
         false
     }
 
-    async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Result<Said, StoreError>>, Failed> {
+    async fn commit(&mut self, questions: &[&Question]) -> Result<Vec<Reply<Said>>, Failed> {
         let Some(session) = &mut self.session else {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Redis")));
         };
@@ -100,7 +100,7 @@ impl batch::Committer for Committer {
                     // It takes no writes any more; another does, by now or soon.
                     self.session = None;
                 }
-                Ok(batch.answers)
+                Ok(batch.answers.into_iter().map(Reply::Answer).collect())
             }
             Ok(Err(error)) => {
                 let lost = format!("the connection to Redis at {} was lost", session.address);
@@ -111,7 +111,7 @@ impl batch::Committer for Committer {
                 let silent =
                     format!("Redis at {} did not answer in {:?}", session.address, self.options.timeout);
                 self.give_up();
-                Err(Failed::Lost(StoreError::unavailable(silent)))
+                Err(Failed::Slow(StoreError::unavailable(silent)))
             }
         }
     }

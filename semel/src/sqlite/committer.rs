@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 use super::batch::{self as transaction, Answer};
 use super::options::SqliteOptions;
 use super::thread::Thread;
-use crate::batch::{self, Failed};
+use crate::batch::{self, Failed, Reply};
 use crate::error::StoreError;
 use crate::id::Id;
 use crate::question::Question;
@@ -51,10 +51,7 @@ impl batch::Committer for Committer {
         false
     }
 
-    async fn commit(
-        &mut self,
-        questions: &[&Arc<Question>],
-    ) -> Result<Vec<Result<Answer, StoreError>>, Failed> {
+    async fn commit(&mut self, questions: &[&Arc<Question>]) -> Result<Vec<Reply<Answer>>, Failed> {
         let path = self.options.path.display();
         let Some(thread) = &self.thread else {
             return Err(Failed::Again(StoreError::unavailable(format!("{path} is not open"))));

@@ -46,7 +46,9 @@ impl Fault {
     /// What those who asked are told.
     pub(super) fn into_error(self) -> StoreError {
         match self.failed {
-            Failed::Refused(error) | Failed::Again(error) | Failed::Lost(error) => error,
+            Failed::Refused(error) | Failed::Again(error) | Failed::Slow(error) | Failed::Lost(error) => {
+                error
+            }
         }
     }
 }

@@ -135,6 +135,12 @@ pub(super) fn id<'a>(row: &'a Row<'_>) -> Result<&'a [u8], StoreError> {
     bytes(row, Column::Id)
 }
 
+/// How many bytes of an outcome are in a row.
+pub(super) fn outcome_bytes(row: &Row<'_>) -> usize {
+    let bytes = |column| optional(row, column, bytes).ok().flatten().map_or(0, <[u8]>::len);
+    bytes(Column::Headers) + bytes(Column::Body)
+}
+
 /// The key of a row that was found by something else.
 pub(super) fn key(row: &Row<'_>) -> Result<Key, StoreError> {
     let (principal, value) = (text(row, Column::Principal)?, text(row, Column::Key)?);

@@ -26,6 +26,7 @@ mod schema;
 mod constraints;
 mod ids;
 mod outcomes;
+mod large;
 mod parallel;
 mod roles;
 mod races;

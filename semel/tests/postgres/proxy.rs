@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use semel::Token;
@@ -38,6 +39,15 @@ struct Shared {
     server: Config,
     plan: Mutex<Plan>,
     happened: Notify,
+    traffic: Traffic,
+}
+
+/// What has gone through since this was last asked.
+#[derive(Default)]
+struct Traffic {
+    requests: AtomicUsize,
+    /// The most bytes that the server has sent between two requests of a connection.
+    largest_answer: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -71,7 +81,12 @@ impl Proxy {
         if let Some(password) = server.get_password() {
             url += &format!(" password={}", str::from_utf8(password).unwrap());
         }
-        let shared = Arc::new(Shared { server, plan: Mutex::default(), happened: Notify::new() });
+        let shared = Arc::new(Shared {
+            server,
+            plan: Mutex::default(),
+            happened: Notify::new(),
+            traffic: Traffic::default(),
+        });
         let accepts = Arc::clone(&shared);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -100,6 +115,12 @@ impl Proxy {
         plan.refuses = false;
         plan.refuses_after_cut = false;
         plan.cut.take().is_none()
+    }
+
+    /// How many requests went through since this was last asked, and how many bytes the largest answer had.
+    pub(crate) fn traffic(&self) -> (usize, usize) {
+        let Traffic { requests, largest_answer } = &self.shared.traffic;
+        (requests.swap(0, Ordering::SeqCst), largest_answer.swap(0, Ordering::SeqCst))
     }
 
     /// Waits until the cut is made.
@@ -170,17 +191,24 @@ impl Shared {
 
     async fn carry(&self, mut client: UnixStream, mut server: Box<dyn Stream>) -> std::io::Result<()> {
         let (mut request, mut answer) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+        let mut answered = 0;
         loop {
             tokio::select! {
                 length = server.read(&mut answer) => match length? {
                     0 => return Ok(()),
-                    length => client.write_all(&answer[..length]).await?,
+                    length => {
+                        answered += length;
+                        self.traffic.largest_answer.fetch_max(answered, Ordering::SeqCst);
+                        client.write_all(&answer[..length]).await?;
+                    }
                 },
                 length = client.read(&mut request) => {
                     let request = match length? {
                         0 => return Ok(()),
                         length => &request[..length],
                     };
+                    answered = 0;
+                    self.traffic.requests.fetch_add(1, Ordering::SeqCst);
                     let Some(cut) = self.next() else {
                         server.write_all(request).await?;
                         continue;

@@ -1,8 +1,9 @@
--- Reads records as they are, whether expired or not.
+-- Reads records as they are, whether expired or not. Outcomes that are larger than wanted are left out: to know how large
+-- they are, Postgres need not load them.
 --
--- $1 ids, without repeats
+-- $1 ids, without repeats, $2 how many bytes headers and body of a record may have together
 --
--- One row at least: the clock, and a record.
+-- One row at least: the clock, and a record; at the end how many bytes were left out, if any were.
 select
     clock.now,
     record.id, record.version::bigint, record.token, record.fence, record.attempt, record.state, record.operation,
@@ -10,6 +11,12 @@ select
     coalesce(record.heartbeat_at, record.created_at), record.created_at,
     coalesce(record.finished_at, record.updated_at, record.created_at), record.retention, record.after_crash,
     record.finished_at,
-    record.note_at, record.note, record.status, record.subtype, record.headers, record.body
+    record.note_at, record.note, record.status, record.subtype,
+    case when record.bytes <= $2::integer then record.headers end,
+    case when record.bytes <= $2::integer then record.body end,
+    case when record.bytes > $2::integer then record.bytes end
 from (select clock_timestamp() as now) as clock
-left join semel.records as record on record.id = any ($1::bytea[])
+left join (
+    select *, coalesce(octet_length(headers), 0) + coalesce(octet_length(body), 0) as bytes
+    from semel.records
+) as record on record.id = any ($1::bytea[])
