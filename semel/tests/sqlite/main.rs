@@ -19,6 +19,7 @@ mod damaged;
 mod races;
 mod busy;
 mod repeats;
+mod large;
 mod full;
 mod pruning;
 mod listing;
