@@ -269,7 +269,8 @@ async fn settle<B: Backend>(
     reason: &str,
 ) -> Result<Change, StoreError> {
     let token = Token::random();
-    for _ in 0..TRIES {
+    // It looks once more after the last replace, too: a copy of that may have been applied.
+    for tries_left in (0..=TRIES).rev() {
         let (now, found) = one(backend.read(std::slice::from_ref(key)).await?)?;
         // An earlier copy of the replace was applied, and its answer was lost.
         if found.as_ref().is_some_and(|record| record.token == token) {
@@ -282,6 +283,9 @@ async fn settle<B: Backend>(
         let Some(found) = found else {
             return Ok(Change::Missing);
         };
+        if tries_left == 0 {
+            break;
+        }
         let item = Replace {
             key: key.clone(),
             expected_token: found.token,

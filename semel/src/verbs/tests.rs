@@ -197,11 +197,12 @@ async fn an_operators_change_is_made_only_if_it_was_applied() {
     assert_eq!(store.reset(&lost.key, fence, "why").await.unwrap(), Change::Applied);
     assert_eq!(store.replaced.lock().unwrap().len(), 2);
     let store = Script {
-        reads: Mutex::new(vec![Some(lost.clone()); TRIES as usize]),
+        reads: Mutex::new(vec![Some(lost.clone()); TRIES as usize + 1]),
         replaces: Mutex::new(vec![Replaced::Locked; TRIES as usize]),
         ..Script::default()
     };
-    assert!(store.reset(&lost.key, fence, "why").await.is_err());
+    let error = store.reset(&lost.key, fence, "why").await.unwrap_err();
+    assert!(error.to_string().contains("changed 8 times"), "{error}");
 }
 
 /// A store that sends every replace again, as if the answer to the first had been lost.
