@@ -66,7 +66,7 @@ pub(super) struct Manner {
 /// Why a batch has no answers.
 pub(super) struct Fault {
     pub(super) error: Error,
-    /// Whether everything was committed before.
+    /// Whether everything was committed before, or something may have been.
     pub(super) after_commit: bool,
 }
 
@@ -214,7 +214,7 @@ impl<'a> Batch<'a> {
         prepared: &Statements,
         manner: Manner,
         missing: &[(Id, &Ask)],
-    ) -> Result<Shown, Error> {
+    ) -> Result<Shown, Fault> {
         let client = reader.client;
         let relaxed = !manner.confirm
             && !missing.is_empty()
@@ -231,7 +231,7 @@ impl<'a> Batch<'a> {
             && plain
             && changes == 2
         {
-            return send_both(client, prepared, completes, missing).await;
+            return Ok(send_both(client, prepared, completes, missing).await?);
         }
 
         let mut sent: Vec<BoxFuture<'_, Result<Vec<Row>, Error>>> = Vec::new();
@@ -279,7 +279,7 @@ impl<'a> Batch<'a> {
         if together {
             sent.push(Box::pin(command(client, "commit")));
         }
-        let mut shown = succeeded(join_all(sent).await)?.into_iter().skip(before);
+        let mut shown = succeeded(join_all(sent).await, together)?.into_iter().skip(before);
         let written = shown.by_ref().take(self.completes.len() + self.writes.len()).collect();
         let replaced = shown.by_ref().take(self.replaces.len()).collect();
         let created = if missing.is_empty() { Vec::new() } else { shown.next().unwrap_or_default() };
@@ -314,10 +314,12 @@ async fn command(client: &Client, text: &str) -> Result<Vec<Row>, Error> {
     client.batch_execute(text).await.map(|()| Vec::new())
 }
 
-/// All that was answered, or the error that came first: those behind it only say that the transaction is over.
-fn succeeded(results: Vec<Result<Vec<Row>, Error>>) -> Result<Vec<Vec<Row>>, Error> {
+/// All that was answered, or the error that came first: those behind it only say that the transaction is over. If `begin`
+/// itself failed, there was no transaction, and what came behind it may have been committed, statement by statement.
+fn succeeded(results: Vec<Result<Vec<Row>, Error>>, in_transaction: bool) -> Result<Vec<Vec<Row>>, Fault> {
     let mut rows = Vec::new();
     let mut failed = None;
+    let has_begun = !in_transaction || results.first().is_some_and(Result::is_ok);
     for result in results {
         match result {
             Ok(some) => rows.push(some),
@@ -329,5 +331,8 @@ fn succeeded(results: Vec<Result<Vec<Row>, Error>>) -> Result<Vec<Vec<Row>>, Err
             }
         }
     }
-    failed.map_or(Ok(rows), |(error, _)| Err(error))
+    match failed {
+        Some((error, _)) => Err(Fault { error, after_commit: !has_begun }),
+        None => Ok(rows),
+    }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::batch::{Batch, Fault, Manner};
 use super::errors;
 use super::options::PostgresOptions;
-use super::session::{Line, Peer, within};
+use super::session::{Line, Peer, Rest, within};
 use super::statements::Statements;
 use crate::batch::{self, Failed, MAX_ANSWER_BYTES, Reply};
 use crate::error::StoreError;
@@ -129,7 +129,16 @@ impl batch::Committer for Committer {
         let mut line = Line::open(&self.options).await?;
         within(self.options.timeout, async {
             if let Some(lost) = self.lost {
-                line.lay_to_rest(lost, self.options.timeout / 2).await?;
+                let rest = line.lay_to_rest(lost, self.options.timeout / 2).await?;
+                if rest == Rest::Elsewhere {
+                    // Asking once more would lead to the same, and the old process, if there still is one, answers to
+                    // nobody here: from now on the other system decides.
+                    self.lost = None;
+                    return Err(StoreError::refused(
+                        "the address of Postgres leads to another database system than before: what became of a batch \
+                         that was under way is not known",
+                    ));
+                }
                 // Not before: until then it could commit after another connection has confirmed what is there.
                 // Nor is it too late, as nobody is asked about its keys until then.
                 self.doubts.raise();
@@ -189,9 +198,9 @@ impl batch::Committer for Committer {
                 }
                 return Ok(committed.replies);
             }
-            Some(Err(Fault { error, after_commit: true })) => {
-                Failed::Lost(StoreError::unknown("Postgres committed and went away").with_source(error))
-            }
+            Some(Err(Fault { error, after_commit: true })) => Failed::Lost(
+                StoreError::unknown("Postgres may have committed before it failed").with_source(error),
+            ),
             Some(Err(Fault { error, after_commit: false })) => {
                 let over = error.code().is_some_and(errors::ends_session);
                 if error.code().is_some_and(errors::is_contention) {

@@ -74,10 +74,11 @@ pub(super) fn is_contention(code: &SqlState) -> bool {
     [SqlState::UNIQUE_VIOLATION, SqlState::LOCK_NOT_AVAILABLE].contains(code)
 }
 
-/// Whether a connection is of no use after this error: it leads to a server that cannot write, or its statements
-/// do not fit the schema any more.
+/// Whether a connection is of no use after this error: it leads to a server that cannot write, its statements do not fit
+/// the schema any more, or it is in a transaction whose end was cancelled.
 pub(super) fn ends_session(code: &SqlState) -> bool {
     *code == SqlState::READ_ONLY_SQL_TRANSACTION
+        || *code == SqlState::IN_FAILED_SQL_TRANSACTION
         || *code == SqlState::FEATURE_NOT_SUPPORTED
         || is_about_schema(code)
 }

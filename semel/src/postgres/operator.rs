@@ -35,24 +35,21 @@ impl Operator {
             told.map_err(errors::of_question)
         };
         // A claim waits for this, so it must not take forever.
-        match self.side.in_time(told).await {
-            Ok(row) => row::clock(&row),
-            Err(error) => {
-                // Whoever asks next should not wait for the same process.
-                self.side.give_up(&session).await;
-                Err(error)
-            }
-        }
+        self.side.in_time(&session, told).await.and_then(|row| row::clock(&row))
     }
 
     pub(super) async fn wal_position(&self) -> Result<u64, StoreError> {
         let session = self.side.session().await?;
         let question = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";
         let told = async { session.client.query_one(question, &[]).await.map_err(errors::of_question) };
-        Ok(self.side.in_time(told).await?.get::<_, i64>(0).unsigned_abs())
+        Ok(self.side.in_time(&session, told).await?.get::<_, i64>(0).unsigned_abs())
     }
 
     pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        self.side.in_long_time(self.page(query)).await
+    }
+
+    async fn page(&self, query: &Query) -> Result<Page, StoreError> {
         let after = query.after.as_ref().map(id::position).transpose()?;
         let only = query.whole_key()?.map(|key| Id::of(&key));
         let limit = i64::from(query.limit) + 1;
@@ -99,6 +96,6 @@ impl Operator {
             let [running, held, lost, done, released] = std::array::from_fn(count);
             Ok(Stats { running, held, lost, done, released })
         };
-        self.counted.or_count(count).await
+        self.counted.or_count(self.side.in_long_time(count)).await
     }
 }

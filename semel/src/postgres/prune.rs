@@ -55,11 +55,14 @@ impl Sweeper {
             let left = i64::from(prune.limit).saturating_sub_unsigned(removed);
             let began = Instant::now();
             let [from, to] = [page, end].map(|page| format!("({},0)", page - part.first));
-            let gone = session
-                .client
-                .execute(&sweep, &[&from, &to, &prune.realm, &left, &prune.before.map(Moment)])
-                .await;
-            let gone = gone.map_err(errors::of_question)?;
+            let swept = async {
+                session
+                    .client
+                    .execute(&sweep, &[&from, &to, &prune.realm, &left, &prune.before.map(Moment)])
+                    .await
+                    .map_err(errors::of_question)
+            };
+            let gone = self.side.in_long_time(swept).await?;
             prepared = Some((part.first, sweep));
             removed += gone;
             if removed < limit {

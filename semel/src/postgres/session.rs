@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::tls::MakeTlsConnect;
@@ -24,7 +25,12 @@ const MIN_SERVER_VERSION: i32 = 140_000;
 /// A connection whose messages move by themselves, on a task of their own.
 pub(super) struct Session {
     pub(super) client: Client,
+    /// Tells that task of the end: it hangs up, also on a server that does not answer.
+    _in_use: oneshot::Sender<()>,
 }
+
+/// For how long a server may take its leave of a connection that is not used any more.
+const LEAVE: Duration = Duration::from_secs(1);
 
 /// A connection whose messages move while somebody waits for an answer: one task less to wake for each.
 pub(super) struct Line {
@@ -48,6 +54,17 @@ pub(super) struct Wire {
 pub(super) struct Peer {
     process: i32,
     started: Moment,
+    /// The database system it belongs to, if it may be known: a number that a server shares with its standbys only.
+    system: Option<i64>,
+}
+
+/// What became of the process at the other end of a lost connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It is gone: nothing it was sent can be applied any more.
+    Settled,
+    /// The new connection leads to another database system, from which nothing can be told.
+    Elsewhere,
 }
 
 /// Settings of the connections that commit batches.
@@ -80,9 +97,19 @@ impl Session {
     /// A connection for scans, sweeps and migrations.
     pub(super) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let (client, mut wire) = connect(options).await?;
-        tokio::spawn(async move { wire.run().await });
+        let (in_use, over) = oneshot::channel();
+        tokio::spawn(async move {
+            let over = async {
+                let _over = over.await;
+                sleep(LEAVE).await;
+            };
+            tokio::select! {
+                () = wire.run() => {}
+                () = over => {}
+            }
+        });
         within(options.timeout, prepare(&client, OPERATOR_SETTINGS)).await?;
-        Ok(Self { client })
+        Ok(Self { client, _in_use: in_use })
     }
 }
 
@@ -112,7 +139,22 @@ impl Line {
 
     /// Waits until the process at the other end of an earlier connection is gone, and ends it if need be. After
     /// that, nothing it was sent can be applied any more.
-    pub(super) async fn lay_to_rest(&mut self, peer: Peer, patience: Duration) -> Result<(), StoreError> {
+    ///
+    /// Only the same server can tell. A standby knows no process of its primary; it may be promoted, or the next connection
+    /// lead to the primary again.
+    pub(super) async fn lay_to_rest(&mut self, peer: Peer, patience: Duration) -> Result<Rest, StoreError> {
+        if let (Some(lost), Some(found)) = (peer.system, self.peer.system)
+            && lost != found
+        {
+            return Ok(Rest::Elsewhere);
+        }
+        let recovers = async { self.client.query_one("select pg_is_in_recovery()", &[]).await };
+        let recovers = self.wire.carry(recovers).await.map_err(errors::of_question)?;
+        if recovers.get(0) {
+            return Err(StoreError::unavailable(
+                "Postgres is a standby, which cannot tell what became of a lost connection to its primary",
+            ));
+        }
         let question = "
             select pg_terminate_backend(pid)
             from pg_stat_activity
@@ -123,7 +165,7 @@ impl Line {
             let rows = async { self.client.query(question, &[&peer.process, &peer.started]).await };
             let rows = self.wire.carry(rows).await.map_err(errors::of_question)?;
             if rows.is_empty() {
-                return Ok(());
+                return Ok(Rest::Settled);
             }
             if began.elapsed() >= patience {
                 return Err(StoreError::unavailable(format!(
@@ -235,7 +277,17 @@ async fn prepare(client: &Client, settings: &str) -> Result<Peer, StoreError> {
         // with.
         client.batch_execute("set synchronous_commit = on").await.map_err(errors::of_question)?;
     }
-    Ok(Peer { process: row.get(0), started: row.get(1) })
+    Ok(Peer { process: row.get(0), started: row.get(1), system: system(client).await? })
+}
+
+/// The number of the database system, unless the role may not know it.
+async fn system(client: &Client) -> Result<Option<i64>, StoreError> {
+    let told = client.query_one("select system_identifier from pg_control_system()", &[]).await;
+    match told {
+        Ok(row) => Ok(row.get(0)),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(None),
+        Err(error) => Err(errors::of_question(error)),
+    }
 }
 
 /// A commit whose wait for a standby was cut short is answered as a success, after this warning.

@@ -38,5 +38,7 @@ mod late_starts;
 mod waiting;
 mod faults;
 mod hung;
+mod elsewhere;
+mod side;
 mod cuts;
 mod tls;

@@ -36,7 +36,7 @@ pub(crate) struct Proxy {
 }
 
 struct Shared {
-    server: Config,
+    server: Mutex<Config>,
     plan: Mutex<Plan>,
     happened: Notify,
     traffic: Traffic,
@@ -57,6 +57,7 @@ struct Plan {
     /// Whether there is no way to the server after a cut.
     refuses_after_cut: bool,
     refuses: bool,
+    spoils_begins: bool,
     /// The request that is held back, and the way to the server that is still open.
     held_back: Option<(Vec<u8>, Box<dyn Stream>)>,
 }
@@ -82,7 +83,7 @@ impl Proxy {
             url += &format!(" password={}", str::from_utf8(password).unwrap());
         }
         let shared = Arc::new(Shared {
-            server,
+            server: Mutex::new(server),
             plan: Mutex::default(),
             happened: Notify::new(),
             traffic: Traffic::default(),
@@ -107,6 +108,16 @@ impl Proxy {
         let mut plan = self.shared.plan();
         plan.cut = Some((cut, after));
         plan.refuses_after_cut = true;
+    }
+
+    /// New connections lead to another server.
+    pub(crate) fn lead_to(&self, url: &str) {
+        *self.shared.server.lock().unwrap() = url.parse().unwrap();
+    }
+
+    /// From now on no transaction can be begun, as if each `begin` was cancelled.
+    pub(crate) fn spoil_begins(&self, spoils: bool) {
+        self.shared.plan().spoils_begins = spoils;
     }
 
     /// Lets everything through again, and says whether the cut was made.
@@ -171,8 +182,9 @@ impl Shared {
     }
 
     async fn server(&self) -> Box<dyn Stream> {
-        let port = self.server.get_ports().first().copied().unwrap_or(5432);
-        match &self.server.get_hosts()[0] {
+        let server = self.server.lock().unwrap().clone();
+        let port = server.get_ports().first().copied().unwrap_or(5432);
+        match &server.get_hosts()[0] {
             Host::Unix(folder) => {
                 Box::new(UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await.unwrap())
             }
@@ -205,8 +217,11 @@ impl Shared {
                 length = client.read(&mut request) => {
                     let request = match length? {
                         0 => return Ok(()),
-                        length => &request[..length],
+                        length => &mut request[..length],
                     };
+                    if self.plan().spoils_begins {
+                        spoil_begin(request);
+                    }
                     answered = 0;
                     self.traffic.requests.fetch_add(1, Ordering::SeqCst);
                     let Some(cut) = self.next() else {
@@ -229,5 +244,13 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+/// Makes a `begin` fail by itself, as one that is cancelled does. What was sent behind it goes its way.
+fn spoil_begin(request: &mut [u8]) {
+    let begin = b"Q\0\0\0\x0abegin\0";
+    if let Some(at) = request.windows(begin.len()).position(|window| window == begin) {
+        request[at + 5..at + 10].copy_from_slice(b"begun");
     }
 }

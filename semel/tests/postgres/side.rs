@@ -1,0 +1,47 @@
+//! The connections beside those that commit batches, over a server process that does not answer.
+
+use std::time::Duration;
+
+use semel::{Inspect, Prune, Query, Store};
+use tokio::time::timeout;
+use xtask::servers::Servers;
+
+use crate::backends::{Backends, signal};
+use crate::place::ask;
+use crate::until::until;
+
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The processes that do not commit batches are stopped while they are idle, and whoever asks next finds out.
+#[tokio::test]
+async fn listing_counting_and_pruning_go_on_over_another_connection_than_one_that_hangs() {
+    let server = Servers::postgres(&[]).unwrap();
+    let (place, backends) = Backends::on(server.url()).await;
+    let store = place.options().with_timeout(PATIENCE).unwrap().connect().await.unwrap();
+    store.migrate().await.unwrap();
+    let asked = ask(&store, "key").await;
+    until("it is claimed", async || store.claim(&asked).await.is_ok()).await;
+    let committers = backends.of_committers().await;
+    until("there is a connection for each", async || {
+        store.list(&Query::default()).await.is_ok() && store.prune(&Prune::default()).await.is_ok()
+    })
+    .await;
+    for what in ["list", "stats", "prune"] {
+        let mut stopped = backends.that("true").await;
+        stopped.retain(|pid| !committers.contains(pid));
+        assert!(!stopped.is_empty());
+        stopped.iter().for_each(|pid| signal("STOP", *pid));
+        until(what, async || {
+            let answer = async {
+                match what {
+                    "list" => store.list(&Query::default()).await.is_ok(),
+                    "stats" => store.stats().await.is_ok(),
+                    _ => store.prune(&Prune::default()).await.is_ok(),
+                }
+            };
+            timeout(100 * PATIENCE, answer).await.expect("it waits for a process that hangs")
+        })
+        .await;
+        stopped.iter().for_each(|pid| signal("CONT", *pid));
+    }
+}
