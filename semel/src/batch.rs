@@ -59,6 +59,9 @@ pub(crate) trait Committer: Send + 'static {
     /// About how many bytes a question takes up on its way.
     fn weight(question: &Self::Question) -> usize;
 
+    /// About how many bytes its answer has, if that is known to be much.
+    fn answer_weight(question: &Self::Question) -> usize;
+
     /// Whether this question is better committed apart from the others of its batch.
     fn is_apart(question: &Self::Question) -> bool;
 
@@ -145,15 +148,9 @@ impl<C: Committer> Batcher<C> {
             None => Box::pin(self.queue.wait_for_room(lane)).await?,
         };
         let (reply, answer) = oneshot::channel();
-        self.queue.push(Job {
-            question: question(),
-            lane,
-            asked,
-            answer_bytes: 0,
-            lost: false,
-            reply,
-            room,
-        })?;
+        let question = question();
+        let answer_bytes = C::answer_weight(&question);
+        self.queue.push(Job { question, lane, asked, answer_bytes, lost: false, reply, room })?;
         Ok(Pending { answer })
     }
 

@@ -83,6 +83,32 @@ impl HeardClock {
     }
 }
 
+/// How far the clock of a server is ahead of that of its store, in microseconds. A store of several servers has the clock of
+/// one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg(feature = "redis")]
+pub(crate) struct Shift(i64);
+
+#[cfg(feature = "redis")]
+impl Shift {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The clocks have said this at the same moment.
+    pub(crate) fn between(store: Timestamp, server: Timestamp) -> Self {
+        Self(server.as_micros().wrapping_sub(store.as_micros()).cast_signed())
+    }
+
+    /// The moment by the clock of the server that the store's clock calls so.
+    pub(crate) fn to_server(self, moment: Timestamp) -> Timestamp {
+        Timestamp::from_micros(moment.as_micros().saturating_add_signed(self.0))
+    }
+
+    /// The other way round.
+    pub(crate) fn to_store(self, moment: Timestamp) -> Timestamp {
+        Self(self.0.saturating_neg()).to_server(moment)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +132,18 @@ mod tests {
         assert_eq!(asked(&clock, None).await, Some(50));
         advance(KEPT).await;
         assert_eq!(asked(&clock, Some(9)).await, Some(9), "after long it is asked");
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn moments_are_told_by_the_clock_of_the_server_that_judges_them() {
+        let moment = Timestamp::from_micros;
+        for (store, server) in [(1_000, 1_700), (1_700, 1_000), (5, 5)] {
+            let shift = Shift::between(moment(store), moment(server));
+            assert_eq!(shift.to_server(moment(store + 3)), moment(server + 3));
+            assert_eq!(shift.to_store(moment(server + 3)), moment(store + 3));
+        }
+        assert_eq!(Shift::between(moment(9), moment(0)).to_server(moment(3)), moment(0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ pub(super) struct Job<C: Committer> {
     pub(super) question: C::Question,
     pub(super) lane: Lane,
     pub(super) asked: Instant,
-    /// About how many bytes the answer has; 0 until a batch had no room for it.
+    /// About how many bytes the answer has; 0 unless it is known to have many, as when a batch had no room for it.
     pub(super) answer_bytes: usize,
     /// Whether it may have been applied when it was sent before.
     pub(super) lost: bool,

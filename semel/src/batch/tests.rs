@@ -164,6 +164,10 @@ impl Committer for Stage {
         question.weight
     }
 
+    fn answer_weight(_: &Question) -> usize {
+        0
+    }
+
     fn is_apart(question: &Question) -> bool {
         question.apart
     }

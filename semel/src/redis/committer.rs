@@ -1,6 +1,7 @@
 //! Batches over one connection at a time.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use redis::{Cmd, Pipeline, ServerErrorKind, Value, cmd};
 use tokio::time::timeout;
@@ -12,6 +13,8 @@ use super::scripts;
 use super::session::{End, Session, within};
 use crate::batch::{self, Failed, Reply};
 use crate::error::StoreError;
+use crate::record::Record;
+use crate::time::Timestamp;
 
 /// One command, about one name.
 #[derive(Clone)]
@@ -21,12 +24,42 @@ pub(super) struct Question {
     pub(super) subject: u64,
     /// Whether this server is asked only because another has sent us, while the slot moves.
     pub(super) is_asking: bool,
+    /// How many bytes it reads, if those are many. All who ask the same in one batch share the answer.
+    pub(super) answer_bytes: usize,
+}
+
+impl Question {
+    fn is_same(&self, other: &Self) -> bool {
+        self.subject == other.subject
+            && self.is_asking == other.is_asking
+            && (Arc::ptr_eq(&self.command, &other.command)
+                || self.command.get_packed_command() == other.command.get_packed_command())
+    }
 }
 
 /// What a server says to one command.
 pub(super) enum Said {
     Answer(Value),
+    Large(Arc<Large>),
     Elsewhere(Elsewhere),
+}
+
+impl Said {
+    /// The same for another who asked, unless it is an answer to one alone.
+    fn shared(&self) -> Option<Self> {
+        match self {
+            Self::Answer(_) => None,
+            Self::Large(large) => Some(Self::Large(Arc::clone(large))),
+            Self::Elsewhere(elsewhere) => Some(Self::Elsewhere(elsewhere.clone())),
+        }
+    }
+}
+
+/// A large answer, which those share who have asked the same.
+pub(super) struct Large {
+    pub(super) value: Value,
+    /// The record in it, once one of them has decoded it.
+    pub(super) record: OnceLock<Result<(Timestamp, Option<Record>), StoreError>>,
 }
 
 /// Commits batches over one connection at a time: a pipeline of commands, each of which is applied on its own.
@@ -85,6 +118,10 @@ impl batch::Committer for Committer {
             .sum()
     }
 
+    fn answer_weight(question: &Question) -> usize {
+        question.answer_bytes
+    }
+
     fn is_apart(_: &Question) -> bool {
         false
     }
@@ -93,6 +130,8 @@ impl batch::Committer for Committer {
         let Some(session) = &mut self.session else {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Redis")));
         };
+        let distinct = Distinct::of(questions);
+        let questions = distinct.as_ref().map_or(questions, |distinct| &distinct.questions);
         let sent = timeout(self.options.timeout, exchange(session, questions, &self.options));
         match sent.await {
             Ok(Ok(batch)) => {
@@ -100,7 +139,10 @@ impl batch::Committer for Committer {
                     // It takes no writes any more; another does, by now or soon.
                     self.session = None;
                 }
-                Ok(batch.answers.into_iter().map(Reply::Answer).collect())
+                Ok(match distinct {
+                    Some(distinct) => distinct.replies(batch.answers),
+                    None => batch.answers.into_iter().map(Reply::Answer).collect(),
+                })
             }
             Ok(Err(error)) => {
                 let lost = format!("the connection to Redis at {} was lost", session.address);
@@ -149,7 +191,59 @@ async fn exchange(
         ))),
         answer => Ok(Said::Answer(answer)),
     });
-    Ok(Batch { answers: answers.collect(), is_demoted })
+    let share = |(said, question): (_, &&Question)| match said {
+        Ok(Said::Answer(value)) if question.answer_bytes > 0 => {
+            Ok(Said::Large(Arc::new(Large { value, record: OnceLock::new() })))
+        }
+        said => said,
+    };
+    Ok(Batch { answers: answers.zip(questions).map(share).collect(), is_demoted })
+}
+
+/// The questions of a batch without those that ask for the same large answer as an earlier one.
+struct Distinct<'q> {
+    questions: Vec<&'q Question>,
+    /// Which of them stands for each question of the batch.
+    places: Vec<usize>,
+}
+
+impl<'q> Distinct<'q> {
+    /// `None` if no question asks for a large answer, as in most batches.
+    fn of(all: &[&'q Question]) -> Option<Self> {
+        if all.iter().all(|question| question.answer_bytes == 0) {
+            return None;
+        }
+        let mut questions: Vec<&Question> = Vec::new();
+        // The first of each subject will do: there is hardly ever another question about it.
+        let mut large: HashMap<u64, usize> = HashMap::new();
+        let mut places = Vec::with_capacity(all.len());
+        for question in all {
+            let first = large.get(&question.subject).filter(|at| questions[**at].is_same(question));
+            let place = first.copied().unwrap_or(questions.len());
+            if place == questions.len() {
+                questions.push(question);
+            }
+            if question.answer_bytes > 0 {
+                large.entry(question.subject).or_insert(place);
+            }
+            places.push(place);
+        }
+        Some(Self { questions, places })
+    }
+
+    fn replies(self, answers: Vec<Result<Said, StoreError>>) -> Vec<Reply<Said>> {
+        let mut answers: Vec<_> = answers.into_iter().map(Some).collect();
+        let reply = |place: usize| {
+            let answer = answers.get_mut(place).and_then(|answer| match answer {
+                Some(Ok(said)) => said.shared().map(Ok).or_else(|| answer.take()),
+                Some(Err(error)) => Some(Err(error.clone())),
+                None => None,
+            });
+            let unanswered = || Err(StoreError::unknown("Redis left a question unanswered"));
+            Reply::Answer(answer.unwrap_or_else(unanswered))
+        };
+        self.places.into_iter().map(reply).collect()
+    }
 }
 
 /// Sends questions after other commands, and returns the answers to the questions.

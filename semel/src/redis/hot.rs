@@ -10,11 +10,13 @@ use bytes::BufMut;
 use redis::cmd;
 
 use super::name::Name;
+use super::nodes::Command;
 use super::stored::{self, Reader};
-use super::{RedisStore, parse, scripts};
+use super::{RedisStore, scripts};
 use crate::answer::{Done, Remembered};
 use crate::backend::Backend;
 use crate::batch::Lane;
+use crate::clock::Shift;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::lease::Fence;
@@ -40,9 +42,13 @@ impl RedisStore {
     ) -> Result<bool, StoreError> {
         let name = self.hot_name(key);
         let not_after = self.clock().await?.after(within);
-        let mut command = scripts::PLANT.on(name.as_bytes());
-        // Rounded down: nothing is kept for too long.
-        command.arg(not_after.as_micros()).arg((kept.as_millis() as u64).max(1)).arg(what);
+        let command = |shift: Shift| {
+            let mut command = scripts::PLANT.on(name.as_bytes());
+            // Rounded down: nothing is kept for too long.
+            let kept = (kept.as_millis() as u64).max(1);
+            command.arg(shift.to_server(not_after).as_micros()).arg(kept).arg(what);
+            command
+        };
         // Nobody waits for what is planted: it does not go before those who ask.
         Ok(self.run(Lane::Claim, &name, command).await?.word != "late")
     }
@@ -56,9 +62,13 @@ impl Hot for RedisStore {
 
     async fn recall(&self, key: &Key) -> Result<Option<Remembered>, StoreError> {
         let name = self.hot_name(key);
-        let mut get = cmd("GET");
-        get.arg(name.as_bytes());
-        let found: Option<Vec<u8>> = parse(self.shared.nodes.ask(Lane::Claim, &name, get).await?)?;
+        let get = |_| {
+            let mut get = cmd("GET");
+            get.arg(name.as_bytes());
+            get
+        };
+        let answered = self.shared.nodes.ask(Lane::Claim, &name, Command::new(get)).await?;
+        let found: Option<Vec<u8>> = answered.said.parse()?;
         // Somebody else's form, or damage: the durable store knows better.
         Ok(found.and_then(|found| decoded(&found).ok().flatten()))
     }

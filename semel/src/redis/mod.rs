@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
+use redis::{Cmd, FromRedisValue, Value, from_redis_value};
 
 pub use options::RedisOptions;
 
@@ -25,7 +25,7 @@ use crate::ask::Ask;
 use crate::backend::{Answers, Backend, Opened, Replaced, Written};
 use crate::batch::Lane;
 use crate::change::{Action, DraftState, Replace, Write};
-use crate::clock::HeardClock;
+use crate::clock::Shift;
 use crate::counted::Counted;
 use crate::error::StoreError;
 use crate::inspect::{Page, Query, Stats};
@@ -36,7 +36,7 @@ use crate::store::Prune;
 use crate::text;
 use crate::time::Timestamp;
 use name::Name;
-use nodes::Nodes;
+use nodes::{Answer, Command, Nodes};
 use session::Server;
 
 /// Records in Redis: one Redis key for each, written by scripts that hold no rule, by the clock of Redis.
@@ -66,9 +66,12 @@ pub struct RedisStore {
 struct Shared {
     options: Arc<RedisOptions>,
     nodes: Arc<Nodes>,
-    clock: HeardClock,
     counted: Counted,
 }
+
+/// How many bytes of a record are shown at once: as many as the answers of a batch may have on average. A larger one is asked
+/// for by itself, with its size, so that no batch reads too much.
+const LARGE: usize = 32 << 10;
 
 /// For how long Redis keeps a record that is over, so that it can still be listed.
 const GRACE: Duration = Duration::from_secs(60);
@@ -89,8 +92,8 @@ impl RedisStore {
         if !options.eviction_allowed {
             warn(&server, options.replicas);
         }
-        let (clock, counted) = (HeardClock::default(), Counted::default());
-        Ok(Self { shared: Arc::new(Shared { options, nodes: Arc::new(nodes), clock, counted }) })
+        let (nodes, counted) = (Arc::new(nodes), Counted::default());
+        Ok(Self { shared: Arc::new(Shared { options, nodes, counted }) })
     }
 
     /// Answers what is queued, takes nothing more, and closes the connections.
@@ -108,14 +111,50 @@ impl RedisStore {
     }
 
     /// What a script says to one command: its word, and what follows.
-    async fn run(&self, lane: Lane, name: &Name, command: Cmd) -> Result<Said, StoreError> {
-        let answer = self.shared.nodes.ask(lane, name, command).await?;
-        let Value::Array(parts) = answer else { return Err(other_answer()) };
+    async fn run(&self, lane: Lane, name: &Name, command: impl Fn(Shift) -> Cmd) -> Result<Said, StoreError> {
+        let answered = self.shared.nodes.ask(lane, name, Command::new(command)).await?;
+        let Answer::Own(Value::Array(parts)) = answered.said else { return Err(other_answer()) };
         let mut parts = parts.into_iter();
         let now = Timestamp::from_micros(parse(parts.next().unwrap_or(Value::Nil))?);
-        self.shared.clock.hear(now);
+        answered.node.clock.hear(now);
         let word = parse(parts.next().unwrap_or(Value::Nil))?;
-        Ok(Said { now, word, rest: parts.collect() })
+        Ok(Said { now, shift: answered.shift, word, rest: parts.collect() })
+    }
+
+    /// The record of a key that is large. All who ask for it at the same time get one copy of its outcome.
+    async fn read_large(
+        &self,
+        name: &Name,
+        key: &Key,
+        bytes: usize,
+    ) -> Result<(Timestamp, Option<Record>), StoreError> {
+        let make = |_| {
+            let mut command = scripts::READ.on(name.as_bytes());
+            command.arg(self.again()).arg("");
+            command
+        };
+        let answered =
+            self.shared.nodes.ask(Lane::Claim, name, Command { make, answer_bytes: bytes }).await?;
+        let Answer::Shared(large) = answered.said else { return Err(other_answer()) };
+        let read = large.record.get_or_init(|| match &large.value {
+            Value::Array(parts) => match &parts[..] {
+                [now, Value::BulkString(word), stored] if word == b"found" => {
+                    let Value::BulkString(stored) = stored else { return Err(other_answer()) };
+                    Ok((
+                        Timestamp::from_micros(parse(now.clone())?),
+                        Some(stored::record(stored, key.clone())?),
+                    ))
+                }
+                [now, Value::BulkString(word)] if word == b"missing" => {
+                    Ok((Timestamp::from_micros(parse(now.clone())?), None))
+                }
+                _ => Err(other_answer()),
+            },
+            _ => Err(other_answer()),
+        });
+        let (now, record) = read.clone()?;
+        answered.node.clock.hear(now);
+        Ok((now, record))
     }
 
     /// Asks about each item, and returns the answers in their order.
@@ -131,8 +170,10 @@ impl RedisStore {
             [item] => vec![run(item).await],
             _ => join_all(items.iter().map(run)).await,
         };
-        let latest = answers.iter().flatten().map(|(now, _)| *now).max();
-        let now = match latest {
+        // The earliest, as they may be from servers with clocks of their own: so no record is taken for expired before its
+        // time.
+        let earliest = answers.iter().flatten().map(|(now, _)| *now).min();
+        let now = match earliest {
             Some(now) => now,
             None => match self.clock().await {
                 Ok(now) => now,
@@ -149,16 +190,20 @@ impl RedisStore {
 
     async fn open_one(&self, ask: &Ask) -> Result<(Timestamp, Opened), StoreError> {
         let name = self.name(&ask.key);
-        let mut command = scripts::OPEN.on(name.as_bytes());
-        command
-            .arg(ask.not_after.as_micros())
-            .arg(micros(ask.terms.lease()))
-            .arg(micros(ask.terms.retention()))
-            .arg(micros(GRACE))
-            .arg(ask.token.as_bytes())
-            .arg(stored::asked(&ask.intent, &ask.owner))
-            .arg(self.again())
-            .arg(&[stored::policy(ask.terms.after_crash())]);
+        let command = |shift: Shift| {
+            let mut command = scripts::OPEN.on(name.as_bytes());
+            command
+                .arg(shift.to_server(ask.not_after).as_micros())
+                .arg(micros(ask.terms.lease()))
+                .arg(micros(ask.terms.retention()))
+                .arg(micros(GRACE))
+                .arg(ask.token.as_bytes())
+                .arg(stored::asked(&ask.intent, &ask.owner))
+                .arg(self.again())
+                .arg(&[stored::policy(ask.terms.after_crash())])
+                .arg(LARGE);
+            command
+        };
         let said = self.run(Lane::Claim, &name, command).await?;
         let opened = match &*said.word {
             "created" => {
@@ -166,6 +211,10 @@ impl RedisStore {
                 Opened::Created { fence, lease_until }
             }
             "found" => Opened::Found(Box::new(said.record(ask.key.clone())?)),
+            "large" => {
+                let (now, record) = self.read_large(&name, &ask.key, said.bytes()?).await?;
+                return Ok((now, record.map_or(Opened::Unseen, |record| Opened::Found(Box::new(record)))));
+            }
             "late" => Opened::Late,
             _ => return Err(said.other()),
         };
@@ -180,22 +229,26 @@ impl RedisStore {
             DraftState::Done(outcome) => (stored::DONE, stored::outcome(outcome)),
             DraftState::Released => (stored::RELEASED, Vec::new()),
         };
-        let mut command = scripts::REPLACE.on(name.as_bytes());
-        command
-            .arg(item.expected_token.as_bytes())
-            .arg(item.expected_version)
-            .arg(text_or_nothing(item.not_after.map(Timestamp::as_micros)))
-            .arg(micros(GRACE))
-            .arg(&[state])
-            .arg(draft.token.as_bytes())
-            .arg(draft.attempt)
-            .arg(stored::asked(&draft.intent, &draft.owner))
-            .arg(outcome)
-            .arg(micros(draft.lease))
-            .arg(micros(draft.retention))
-            .arg(if draft.fresh { "fresh" } else { "" })
-            .arg(draft.note.as_deref().map(shortened).as_deref().unwrap_or_default())
-            .arg(&[stored::policy(draft.after_crash)]);
+        let command = |shift: Shift| {
+            let not_after = item.not_after.map(|not_after| shift.to_server(not_after).as_micros());
+            let mut command = scripts::REPLACE.on(name.as_bytes());
+            command
+                .arg(item.expected_token.as_bytes())
+                .arg(item.expected_version)
+                .arg(text_or_nothing(not_after))
+                .arg(micros(GRACE))
+                .arg(&[state])
+                .arg(draft.token.as_bytes())
+                .arg(draft.attempt)
+                .arg(stored::asked(&draft.intent, &draft.owner))
+                .arg(&outcome)
+                .arg(micros(draft.lease))
+                .arg(micros(draft.retention))
+                .arg(if draft.fresh { "fresh" } else { "" })
+                .arg(draft.note.as_deref().map(shortened).as_deref().unwrap_or_default())
+                .arg(&[stored::policy(draft.after_crash)]);
+            command
+        };
         let said = self.run(Lane::Claim, &name, command).await?;
         let replaced = match &*said.word {
             "applied" => {
@@ -218,22 +271,31 @@ impl RedisStore {
             Action::Abandon { note, .. } => ("abandon", shortened(note).as_bytes().to_vec()),
             Action::Hold { note, .. } => ("hold", shortened(note).as_bytes().to_vec()),
         };
-        let mut command = scripts::WRITE.on(name.as_bytes());
-        command
-            .arg(item.token.as_bytes())
-            .arg(text_or_nothing(item.action.fence().map(Fence::get)))
-            .arg(micros(GRACE))
-            .arg(action)
-            .arg(with)
-            .arg(self.again());
+        let command = |_| {
+            let mut command = scripts::WRITE.on(name.as_bytes());
+            command
+                .arg(item.token.as_bytes())
+                .arg(text_or_nothing(item.action.fence().map(Fence::get)))
+                .arg(micros(GRACE))
+                .arg(action)
+                .arg(&with)
+                .arg(self.again())
+                .arg(LARGE);
+            command
+        };
         let said = self.run(Lane::Owner, &name, command).await?;
         let written = match &*said.word {
             "applied" => Written::Applied,
             "missing" => Written::Unapplied(None),
             "found" => Written::Unapplied(Some(Box::new(said.record(item.key.clone())?))),
+            "large" => {
+                let (_, record) = self.read_large(&name, &item.key, said.bytes()?).await?;
+                Written::Unapplied(record.map(Box::new))
+            }
             _ => return Err(said.other()),
         };
-        Ok((said.now, written))
+        // By the clock of the store: whether a void came after the `not_after` of its claim is told by this.
+        Ok((said.shift.to_store(said.now), written))
     }
 
     async fn read_one(
@@ -242,10 +304,14 @@ impl RedisStore {
         key: Key,
         again: &str,
     ) -> Result<(Timestamp, Option<Record>), StoreError> {
-        let mut command = scripts::READ.on(name.as_bytes());
-        command.arg(again);
+        let command = |_| {
+            let mut command = scripts::READ.on(name.as_bytes());
+            command.arg(again).arg(LARGE);
+            command
+        };
         let said = self.run(Lane::Claim, &name, command).await?;
         match &*said.word {
+            "large" => self.read_large(&name, &key, said.bytes()?).await,
             "found" => Ok((said.now, Some(said.record(key)?))),
             "missing" => Ok((said.now, None)),
             _ => Err(said.other()),
@@ -254,16 +320,12 @@ impl RedisStore {
 
     /// Removes a record that is still the one that was seen, and says whether it was.
     async fn remove(&self, name: &Name, seen: &Record) -> Result<bool, StoreError> {
-        let mut command = scripts::REMOVE.on(name.as_bytes());
-        command.arg(seen.token.as_bytes()).arg(seen.version);
+        let command = |_| {
+            let mut command = scripts::REMOVE.on(name.as_bytes());
+            command.arg(seen.token.as_bytes()).arg(seen.version);
+            command
+        };
         Ok(self.run(Lane::Claim, name, command).await?.word == "applied")
-    }
-
-    async fn ask_time(&self) -> Result<Timestamp, StoreError> {
-        let nodes = self.shared.nodes.all();
-        let node = nodes.first().ok_or_else(|| StoreError::unavailable("there is no server of Redis"))?;
-        let (seconds, micros): (u64, u64) = parse(node.ask(cmd("TIME")).await?)?;
-        Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
     }
 }
 
@@ -274,11 +336,11 @@ impl Backend for RedisStore {
     }
 
     async fn clock(&self) -> Result<Timestamp, StoreError> {
-        self.shared.clock.or_ask(|| Box::pin(self.ask_time())).await
+        self.shared.nodes.reference()?.now().await
     }
 
     fn known_clock(&self) -> Option<Timestamp> {
-        self.shared.clock.known()
+        self.shared.nodes.known_time()
     }
 
     fn completes_in_transactions(&self) -> bool {
@@ -316,7 +378,9 @@ impl Backend for RedisStore {
 
 /// What a script says.
 struct Said {
+    /// By the clock of the server that has the key.
     now: Timestamp,
+    shift: Shift,
     word: String,
     rest: Vec<Value>,
 }
@@ -335,6 +399,14 @@ impl Said {
             [Value::Int(fence), Value::Int(until)] => {
                 Ok((Fence::new(fence.unsigned_abs()), Timestamp::from_micros(until.unsigned_abs())))
             }
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// How many bytes a record has that was not shown.
+    fn bytes(&self) -> Result<usize, StoreError> {
+        match &*self.rest {
+            [Value::Int(bytes)] => Ok(usize::try_from(*bytes).unwrap_or(usize::MAX)),
             _ => Err(other_answer()),
         }
     }

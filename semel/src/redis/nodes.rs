@@ -5,18 +5,21 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use futures_util::future::select_ok;
-use redis::{Cmd, Value};
+use redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep_until};
 
 use super::address::{Address, Place};
-use super::committer::{Committer, Question, Said};
+use super::committer::{Committer, Large, Question, Said};
 use super::errors::Elsewhere;
 use super::name::{Name, SLOTS};
 use super::options::RedisOptions;
+use super::parse;
 use super::session::{self, Server, Session};
 use crate::batch::{Batcher, Lane};
+use crate::clock::{HeardClock, Shift};
 use crate::error::StoreError;
+use crate::time::Timestamp;
 
 /// The shortest time between two questions about who serves what.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
@@ -37,15 +40,52 @@ enum Map {
     Cluster { slots: Vec<Option<Arc<Node>>>, nodes: HashMap<Address, Arc<Node>> },
 }
 
-/// A server, with the queue before it.
+/// A server, with the queue before it, and its clock.
 pub(super) struct Node {
     batcher: Batcher<Committer>,
+    pub(super) clock: HeardClock,
+}
+
+/// A command that is to be made for a server: its clock may be another than that of the store.
+pub(super) struct Command<F> {
+    pub(super) make: F,
+    /// How many bytes it reads, if those are many.
+    pub(super) answer_bytes: usize,
+}
+
+impl<F: Fn(Shift) -> Cmd> Command<F> {
+    pub(super) fn new(make: F) -> Self {
+        Self { make, answer_bytes: 0 }
+    }
+}
+
+/// An answer, and the server it is from.
+pub(super) struct Answered {
+    pub(super) said: Answer,
+    pub(super) node: Arc<Node>,
+    pub(super) shift: Shift,
+}
+
+pub(super) enum Answer {
+    Own(Value),
+    Shared(Arc<Large>),
+}
+
+impl Answer {
+    /// The answer to a command that reads little.
+    pub(super) fn parse<T: FromRedisValue>(self) -> Result<T, StoreError> {
+        match self {
+            Self::Own(value) => parse(value),
+            Self::Shared(large) => parse(large.value.clone()),
+        }
+    }
 }
 
 impl Node {
     fn start(options: &Arc<RedisOptions>, address: Option<Address>) -> Arc<Self> {
         let committer = |_| Committer::new(Arc::clone(options), address.clone());
-        Arc::new(Self { batcher: Batcher::start((0..options.connections).map(committer).collect()) })
+        let batcher = Batcher::start((0..options.connections).map(committer).collect());
+        Arc::new(Self { batcher, clock: HeardClock::default() })
     }
 
     async fn say(&self, lane: Lane, question: Question) -> Result<Said, StoreError> {
@@ -54,11 +94,24 @@ impl Node {
 
     /// What this very server answers to a command that is about no name in particular.
     pub(super) async fn ask(&self, command: Cmd) -> Result<Value, StoreError> {
-        let question = Question { command: Arc::new(command), subject: rand::random(), is_asking: false };
+        let command = Arc::new(command);
+        let question = Question { command, subject: rand::random(), is_asking: false, answer_bytes: 0 };
         match self.say(Lane::Claim, question).await? {
             Said::Answer(answer) => Ok(answer),
-            Said::Elsewhere(_) => Err(StoreError::unavailable("the server of Redis sent us elsewhere")),
+            Said::Elsewhere(_) | Said::Large(_) => {
+                Err(StoreError::unavailable("the server of Redis sent us elsewhere"))
+            }
         }
+    }
+
+    /// What its clock says, as near as it is known without asking each time.
+    pub(super) async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.clock.or_ask(|| Box::pin(self.ask_time())).await
+    }
+
+    async fn ask_time(&self) -> Result<Timestamp, StoreError> {
+        let (seconds, micros): (u64, u64) = parse(self.ask(cmd("TIME")).await?)?;
+        Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
     }
 }
 
@@ -81,14 +134,25 @@ impl Nodes {
         self: &Arc<Self>,
         lane: Lane,
         name: &Name,
-        command: Cmd,
-    ) -> Result<Value, StoreError> {
+        command: Command<impl Fn(Shift) -> Cmd>,
+    ) -> Result<Answered, StoreError> {
         let mut node = self.node(name)?;
-        let mut question = Question { command: Arc::new(command), subject: name.digest(), is_asking: false };
+        let mut is_asking = false;
         for _ in 0..MAX_HOPS {
-            let said = node.say(lane, question.clone()).await;
-            (node, question.is_asking) = match said {
-                Ok(Said::Answer(answer)) => return Ok(answer),
+            let shift = match self.is_reference(&node) {
+                true => Shift::NONE,
+                false => Box::pin(self.shift(&node)).await,
+            };
+            let question = Question {
+                command: Arc::new((command.make)(shift)),
+                subject: name.digest(),
+                is_asking,
+                answer_bytes: command.answer_bytes,
+            };
+            let said = node.say(lane, question).await;
+            (node, is_asking) = match said {
+                Ok(Said::Answer(answer)) => return Ok(Answered { said: Answer::Own(answer), node, shift }),
+                Ok(Said::Large(large)) => return Ok(Answered { said: Answer::Shared(large), node, shift }),
                 Ok(Said::Elsewhere(Elsewhere::Moved(address))) => {
                     self.refresh_soon();
                     (self.at(address)?, false)
@@ -104,6 +168,31 @@ impl Nodes {
             };
         }
         Err(StoreError::unavailable(format!("the cluster of Redis sent us on {MAX_HOPS} times")))
+    }
+
+    /// The server whose clock is that of the store.
+    pub(super) fn reference(&self) -> Result<Arc<Node>, StoreError> {
+        let nobody = || StoreError::unavailable("there is no server of Redis");
+        self.map().reference().map(Arc::clone).ok_or_else(nobody)
+    }
+
+    /// What the clock of the store says, if it need not be asked.
+    pub(super) fn known_time(&self) -> Option<Timestamp> {
+        self.map().reference()?.clock.known()
+    }
+
+    fn is_reference(&self, node: &Arc<Node>) -> bool {
+        self.map().reference().is_some_and(|reference| Arc::ptr_eq(reference, node))
+    }
+
+    /// How far the clock of a server is from that of the store. One that does not tell its time will not answer what it is
+    /// asked either.
+    async fn shift(&self, node: &Node) -> Shift {
+        let Ok(reference) = self.reference() else { return Shift::NONE };
+        match (reference.now().await, node.now().await) {
+            (Ok(store), Ok(server)) => Shift::between(store, server),
+            _ => Shift::NONE,
+        }
     }
 
     /// All servers, in an order that stays the same while they do.
@@ -216,6 +305,14 @@ impl Map {
             }
         }
         Self::Cluster { slots, nodes }
+    }
+
+    /// The first of all servers.
+    fn reference(&self) -> Option<&Arc<Node>> {
+        match self {
+            Self::One(node) => Some(node),
+            Self::Cluster { slots, .. } => slots.iter().flatten().next(),
+        }
     }
 
     fn node(&self, name: &Name) -> Option<Arc<Node>> {

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use redis::cmd;
 
 use super::name::{self, Name};
-use super::nodes::Node;
+use super::nodes::{Command, Node};
 use super::{RedisStore, Shared, stored};
 use crate::backend::Backend;
 use crate::batch::Lane;
@@ -98,10 +98,13 @@ impl<'a> Walk<'a> {
         let Shared { options, nodes, .. } = &*self.store.shared;
         let found = join_all(names.iter().map(|name| async {
             let Ok(key) = name.key(&options.prefix) else { return Ok(None) };
-            let mut read = cmd("GETRANGE");
-            read.arg(name.as_bytes()).arg(0).arg(stored::OUTLINE_BYTES - 1);
-            let outline = match nodes.ask(Lane::Claim, name, read).await {
-                Ok(answer) => match super::parse::<Vec<u8>>(answer)? {
+            let read = |_| {
+                let mut read = cmd("GETRANGE");
+                read.arg(name.as_bytes()).arg(0).arg(stored::OUTLINE_BYTES - 1);
+                read
+            };
+            let outline = match nodes.ask(Lane::Claim, name, Command::new(read)).await {
+                Ok(answered) => match answered.said.parse::<Vec<u8>>()? {
                     // Nothing is either no record or an empty one, which is not the same.
                     nothing if nothing.is_empty() => {
                         let found = self.store.read_one(name.clone(), key.clone(), "").await;
@@ -216,9 +219,12 @@ impl RedisStore {
     /// Those that Redis will remove before long, and nobody has to be read for that.
     async fn about_to_go(&self, names: &[Name]) -> Result<Vec<Name>, StoreError> {
         let left = join_all(names.iter().map(|name| async {
-            let mut left = cmd("PTTL");
-            left.arg(name.as_bytes());
-            super::parse::<i64>(self.shared.nodes.ask(Lane::Claim, name, left).await?)
+            let left = |_| {
+                let mut left = cmd("PTTL");
+                left.arg(name.as_bytes());
+                left
+            };
+            self.shared.nodes.ask(Lane::Claim, name, Command::new(left)).await?.said.parse::<i64>()
         }))
         .await;
         let left: Result<Vec<i64>, StoreError> = left.into_iter().collect();

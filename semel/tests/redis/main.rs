@@ -18,6 +18,7 @@ mod commands;
 mod races;
 mod lifetimes;
 mod outcomes;
+mod large;
 mod unreadable;
 mod listing;
 mod callers;

@@ -2,9 +2,11 @@
 --
 -- Key        the record
 -- Arguments  not_after; lease, retention and grace in microseconds; token; what is asked; 'again' if replicas are waited
---            for, or nothing; policy after a crash
+--            for, or nothing; policy after a crash; how many bytes of a record are shown, or nothing
+--            for any number
 -- Returns    {now, 'late'}: it came after not_after
 --            {now, 'found', record}
+--            {now, 'large', bytes}: the same, of more bytes than that
 --            {now, 'created', fence, lease_until}
 
 local now = clock()
@@ -13,7 +15,7 @@ if now > tonumber(ARGV[1]) then
 end
 local stored = redis.call('GET', KEYS[1])
 if stored then
-    return show(now, KEYS[1], stored, ARGV[7])
+    return show(now, KEYS[1], stored, ARGV[7], ARGV[9])
 end
 local lease_until = now + ARGV[2]
 save(KEYS[1], {

@@ -51,10 +51,13 @@ local function load(key)
     return r, false
 end
 
--- Shows a record as it is; again if replicas are waited for. From Redis 7.2 on, WAIT waits only for what its own
+-- Shows a record as it is, or only how many bytes it has if those are more than the limit. Again if replicas are waited for. From Redis 7.2 on, WAIT waits only for what its own
 -- connection has written: so the first byte of what another one wrote is written once more. It changes nothing, the
 -- record's end neither.
-local function show(now, key, stored, again)
+local function show(now, key, stored, again, limit)
+    if limit ~= '' and #stored > tonumber(limit) then
+        return { now, 'large', #stored }
+    end
     if again == 'again' then
         redis.call('SETRANGE', key, 0, string.sub(stored, 1, 1))
     end

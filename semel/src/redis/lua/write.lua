@@ -3,11 +3,13 @@
 -- Key        the record
 -- Arguments  token; fence, or nothing to match any; grace in microseconds; what is written, and with what:
 --            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and nothing,
---            'abandon' or 'hold' and the note; 'again' if replicas are waited for, or nothing
+--            'abandon' or 'hold' and the note; 'again' if replicas are waited for, or nothing; how many bytes of a
+--            record are shown, or nothing for any number
 -- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
 --            {now, 'applied'}
 --            {now, 'missing'}
 --            {now, 'found', record}
+--            {now, 'large', bytes}: the same, of more bytes than that
 
 local now = clock()
 local found, unreadable = load(KEYS[1])
@@ -20,7 +22,7 @@ end
 local owned = found.state == 'R' and found.token == ARGV[1]
     and (ARGV[2] == '' or found.fence == tonumber(ARGV[2]))
 if not owned then
-    return show(now, KEYS[1], found.stored, ARGV[6])
+    return show(now, KEYS[1], found.stored, ARGV[6], ARGV[7])
 end
 if ARGV[4] == 'renew' then
     found.lease_until = now + ARGV[5]
