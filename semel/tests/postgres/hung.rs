@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use semel::{Ask, Claim, PostgresStore, Store, Void};
+use futures_util::future::join_all;
+use semel::{Ask, Claim, Failure, Intent, Key, Once, Policy, PostgresStore, RunError, Store, Void};
+use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 use xtask::servers::Servers;
@@ -145,4 +147,30 @@ async fn time_is_told_although_the_process_that_was_asked_for_it_hangs() {
     })
     .await;
     signal("CONT", pid);
+}
+
+/// Whoever asks is refused and leaves an entry in a book at most, however many ask for however long.
+#[tokio::test]
+async fn hung_server_under_load_leaves_no_tasks_behind() {
+    let hung = Hung::start().await;
+    let patience = Duration::from_millis(50);
+    let once = Once::new(hung.store.clone()).with_policy(Policy::hold().with_patience(patience).unwrap());
+    let intent = Intent::of("charge", "", &1).unwrap();
+    let run = async |name: String| {
+        let key = Key::new("tests", &name).unwrap();
+        once.run(&key, &intent, |_| async { Ok::<_, Failure>(1) }).await
+    };
+    run("first".to_owned()).await.unwrap();
+    signal("STOP", hung.pid);
+    let mut most_tasks = 0;
+    for wave in 0..20 {
+        let refused = join_all((0..200).map(|number| run(format!("key-{wave}-{number}")))).await;
+        assert!(refused.iter().all(|refused| matches!(refused, Err(RunError::Unavailable(_)))));
+        most_tasks = most_tasks.max(Handle::current().metrics().num_alive_tasks());
+    }
+    // Those of the store, of plain connections and of the engine: none for each caller.
+    assert!(most_tasks <= 50, "{most_tasks} tasks");
+    hung.go_on().await;
+    until("a new key runs", async || run(format!("{:?}", Instant::now())).await.is_ok()).await;
+    until("nothing is left", async || Handle::current().metrics().num_alive_tasks() <= 20).await;
 }
