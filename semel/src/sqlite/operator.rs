@@ -113,7 +113,8 @@ pub(super) fn count(session: &Session) -> Result<Stats, Fault> {
     count.map_err(|e| session.fault(e))
 }
 
-/// Removes so many of the expired records at most, in one transaction, and says how many.
+/// Removes so many of the expired records at most, in one transaction, and says how many. With the last of them, their
+/// bytes leave the write-ahead log.
 pub(super) fn prune(session: &Session, prune: &Prune, limit: u64) -> Result<u64, Fault> {
     let change = session.begin_fitting(TransactionBehavior::Immediate)?;
     let cutoff = row::number(prune.cutoff(Timestamp::of_host()).as_micros());
@@ -122,5 +123,11 @@ pub(super) fn prune(session: &Session, prune: &Prune, limit: u64) -> Result<u64,
         .and_then(|mut statement| statement.execute(params![cutoff, prune.realm, row::number(limit)]))
         .map_err(|e| session.fault(e))?;
     session.commit(change)?;
+    if removed > 0 {
+        session.leave_behind();
+    }
+    if (removed as u64) < limit {
+        session.clear_log();
+    }
     Ok(removed as u64)
 }

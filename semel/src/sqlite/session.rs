@@ -33,6 +33,8 @@ pub(super) struct Session {
     identity: Identity,
     /// The version of the schema, as SQLite counts its changes, that was found to fit.
     fitting: Cell<Option<i64>>,
+    /// Whether records were removed whose bytes may still be in the write-ahead log.
+    leftovers: Cell<bool>,
 }
 
 impl Session {
@@ -45,7 +47,7 @@ impl Session {
         let fault = |e| Fault::before_commit(path, e).into_error();
         let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
         set_up(&connection, &options)?;
-        Ok(Self { connection, options, identity, fitting: Cell::new(None) })
+        Ok(Self { connection, options, identity, fitting: Cell::new(None), leftovers: Cell::new(false) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -92,6 +94,27 @@ impl Session {
         })
     }
 
+    /// Notes that the write-ahead log may hold the bytes of removed records.
+    pub(super) fn leave_behind(&self) {
+        self.leftovers.set(true);
+    }
+
+    /// Copies the write-ahead log into the file and cuts it to nothing, if it may hold bytes of removed records. While
+    /// another connection reads or writes, this is left for the next time: SQLite cannot cut a log that is in use.
+    pub(super) fn clear_log(&self) {
+        if !self.leftovers.get() {
+            return;
+        }
+        let busy =
+            self.connection.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0));
+        match busy {
+            Ok(0) => self.leftovers.set(false),
+            Ok(_) => {}
+            Err(error) if is_busy(&error) => {}
+            Err(error) => tracing::warn!(%error, "the log of {} could not be emptied", self.path().display()),
+        }
+    }
+
     /// What an error means that came before a commit.
     pub(super) fn fault(&self, error: rusqlite::Error) -> Fault {
         Fault::before_commit(self.path(), error)
@@ -115,9 +138,10 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
             "{path} cannot have a write-ahead log (its journal mode is {mode}); is it on a network file system?"
         )));
     }
-    // With FULL every commit waits for the disk; with less, a power loss forgets what was answered.
+    // With FULL every commit waits for the disk; with less, a power loss forgets what was answered. Deleted content is
+    // overwritten with zeros: it may be a body that an operator has been asked to erase.
     let settings = format!(
-        "pragma synchronous = full; pragma temp_store = memory; pragma cache_size = -{CACHE_KIB}; \
+        "pragma synchronous = full; pragma secure_delete = on; pragma temp_store = memory; pragma cache_size = -{CACHE_KIB}; \
          pragma wal_autocheckpoint = {CHECKPOINT_PAGES}; pragma journal_size_limit = {LOG_BYTES}"
     );
     connection.execute_batch(&settings).map_err(fault)?;

@@ -22,6 +22,7 @@ mod repeats;
 mod large;
 mod full;
 mod pruning;
+mod erasing;
 mod listing;
 mod closing;
 mod processes;
