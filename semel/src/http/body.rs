@@ -41,6 +41,12 @@ impl<B: Body> ReadAhead<B> {
         Self { data, failed: None, paused: false, trailers: None, rest: None }
     }
 
+    /// Another body with the same bytes, if all of it was read ahead, for an inner service that could not send the first.
+    pub fn try_clone(&self) -> Option<Self> {
+        let is_whole = self.rest.is_none() && self.failed.is_none() && self.trailers.is_none();
+        is_whole.then(|| Self::whole(self.data.clone()))
+    }
+
     /// Whether the body broke off while it was read ahead.
     pub(super) fn is_broken(&self) -> bool {
         self.failed.is_some()

@@ -4,8 +4,9 @@ use ::http::HeaderMap;
 use ::http::header::{self, HeaderName};
 use thiserror::Error;
 
-/// What describes the content or the resource, and nothing about a caller, a connection or a moment.
-const RECORDED: [HeaderName; 16] = [
+/// The headers that describe the content or the resource, and those that tell a browser how to treat it. None is about a caller, a
+/// connection or a moment. What CORS allows is part of the first answer: a browser refuses to show a replay to another origin.
+const RECORDED: [HeaderName; 34] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
@@ -22,6 +23,24 @@ const RECORDED: [HeaderName; 16] = [
     header::ALLOW,
     HeaderName::from_static("preference-applied"),
     HeaderName::from_static("deprecation"),
+    header::X_CONTENT_TYPE_OPTIONS,
+    header::CONTENT_SECURITY_POLICY,
+    header::CONTENT_SECURITY_POLICY_REPORT_ONLY,
+    header::X_FRAME_OPTIONS,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::REFERRER_POLICY,
+    HeaderName::from_static("permissions-policy"),
+    HeaderName::from_static("cross-origin-opener-policy"),
+    HeaderName::from_static("cross-origin-embedder-policy"),
+    HeaderName::from_static("cross-origin-resource-policy"),
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_EXPOSE_HEADERS,
+    header::ACCESS_CONTROL_MAX_AGE,
+    HeaderName::from_static("timing-allow-origin"),
+    HeaderName::from_static("x-permitted-cross-domain-policies"),
 ];
 
 /// What is never recorded: it belongs to one caller or to one connection.
@@ -63,9 +82,7 @@ pub(super) struct Recorded(Vec<HeaderName>);
 impl Recorded {
     /// The list with one more.
     pub(super) fn with(mut self, name: HeaderName) -> Result<Self, HeaderRefused> {
-        if NEVER.contains(&name) {
-            return Err(HeaderRefused { name });
-        }
+        may_record(&name)?;
         self.0.push(name);
         Ok(self)
     }
@@ -83,6 +100,15 @@ impl Default for Recorded {
     }
 }
 
+/// Whether [`IdempotencyLayer::with_recorded_header`](super::IdempotencyLayer::with_recorded_header) accepts a header, for
+/// configurations that are checked before there is a layer.
+///
+/// # Errors
+/// [`HeaderRefused`] if it belongs to one caller or one connection.
+pub fn may_record(name: &HeaderName) -> Result<(), HeaderRefused> {
+    if NEVER.contains(name) { Err(HeaderRefused { name: name.clone() }) } else { Ok(()) }
+}
+
 /// A header that must not be recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the header {name} belongs to one caller or one connection and cannot be recorded")]
@@ -93,6 +119,29 @@ pub struct HeaderRefused {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_tells_a_browser_how_to_treat_a_page_is_recorded() {
+        for name in [
+            "x-content-type-options",
+            "content-security-policy",
+            "content-security-policy-report-only",
+            "x-frame-options",
+            "strict-transport-security",
+            "referrer-policy",
+            "permissions-policy",
+            "cross-origin-opener-policy",
+            "cross-origin-embedder-policy",
+            "cross-origin-resource-policy",
+            "access-control-allow-origin",
+            "access-control-allow-credentials",
+            "access-control-expose-headers",
+            "vary",
+        ] {
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), "a".parse().unwrap())]);
+            assert_eq!(Recorded::default().of(&headers).count(), 1, "{name}");
+        }
+    }
 
     #[test]
     fn cookies_and_connections_are_not_recorded() {

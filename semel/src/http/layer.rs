@@ -23,6 +23,9 @@ use crate::store::Store;
 /// What the application makes of a response.
 pub(super) type Judge = dyn Fn(&::http::response::Parts) -> Option<Verdict> + Send + Sync;
 
+/// The path under which a request is compared with others.
+pub(super) type Path = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// Puts [`Idempotency`] around a service.
 ///
 /// It is cheap to clone. Clones share the store, and with it the attempts that run and those who wait for them; a
@@ -48,6 +51,7 @@ pub(super) struct Options {
     pub(super) recorded: Recorded,
     pub(super) judge: Option<Arc<Judge>>,
     pub(super) whole_within: Option<Duration>,
+    pub(super) path: Option<Arc<Path>>,
     pub(super) renderer: Renderer,
 }
 
@@ -74,6 +78,7 @@ impl IdempotencyLayer {
             recorded: Recorded::default(),
             judge: None,
             whole_within: None,
+            path: None,
             renderer: Renderer::default(),
         };
         Self { once, options: Arc::new(options) }
@@ -167,6 +172,13 @@ impl IdempotencyLayer {
     #[must_use]
     pub fn with_fingerprint(self, fingerprint: RequestFingerprint) -> Self {
         self.with(|options| options.fingerprint = fingerprint)
+    }
+
+    /// The path under which requests are compared, for services that take several paths for one: `/charges` for `/charges/`,
+    /// say. `None` stands for the path as it was sent. The handler gets the path as it was sent in any case.
+    #[must_use]
+    pub fn with_path(self, path: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.with(|options| options.path = Some(Arc::new(path)))
     }
 
     /// The largest body of a request with a key; 1 MiB unless set. It is held in memory while the request is served.

@@ -71,8 +71,9 @@
 //! 7. **What counts** is the handler's [`Verdict`], or that of the policy and the status.
 //! 8. **Recorded, then answered.** Nobody is told an outcome that is not recorded. The first caller gets the handler's own
 //!    response, untouched; if the attempt was taken over meanwhile, it gets the winner's.
-//! 9. **Headers** are recorded by an allow list: what describes the content, and what you add. Never cookies, credentials and
-//!    what belongs to a connection.
+//! 9. **Headers** are recorded by an allow list: those that describe the content, the security headers (`Content-Security-Policy`
+//!    and the like), those of CORS, and the ones you add. Never cookies, credentials and what belongs to a connection. A replay
+//!    allows the origin that the first answer allowed.
 //! 10. **A replay** carries `Idempotency-Replayed: true`, and `Cache-Control: no-store` unless the handler said otherwise.
 //! 11. **Large and streamed responses** reach the first caller whole and are recorded without their body: over the limit of
 //!     the policy, with trailers, of a streaming type such as `text/event-stream`, of unknown length and not complete
@@ -99,6 +100,7 @@
 //! | 500 | `outcome_unrecorded` | the store refused the outcome; the key is held |
 //! | 500 | `completion_missing` | the handler succeeded under `transactional` without recording its outcome in its transaction; the key is held |
 //! | 500 | `scope_unknown` | the application did not say whose key it is |
+//! | 502 | `upstream_broke_off` | the answer broke off, where [answers have to be whole](IdempotencyLayer::with_whole_responses) |
 //! | 503 | `store_unavailable` | the store does not answer, and nothing ran |
 //! | 503 | `outcome_pending` | it was carried out, but that is not recorded yet; a repeat will tell |
 //!
@@ -139,7 +141,7 @@ mod axum;
 
 pub use body::ReadAhead;
 pub use fingerprint::{PointerError, RequestFingerprint};
-pub use headers::HeaderRefused;
+pub use headers::{HeaderRefused, may_record};
 pub use key::{KeyFault, parse as parse_key};
 pub use layer::IdempotencyLayer;
 pub use rejection::Rejection;

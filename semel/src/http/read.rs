@@ -75,9 +75,14 @@ pub(super) async fn read<Q: Body<Data = Bytes>>(
 /// Method and path for people, and a fingerprint of everything.
 fn intent(options: &Options, parts: &Parts, body: &[u8]) -> Intent {
     let uri = original_uri(parts);
-    let path = uri.path_and_query().map_or("", |path| path.as_str());
-    let fingerprint = options.fingerprint.of(parts, path, body);
-    let operation = [parts.method.as_str(), " ", uri.path()].concat();
+    let path = options.path.as_ref().and_then(|compared| compared(uri.path()));
+    let whole = path.as_ref().map(|path| match uri.query() {
+        Some(query) => [path, "?", query].concat(),
+        None => path.clone(),
+    });
+    let sent = || uri.path_and_query().map_or("", |path| path.as_str());
+    let fingerprint = options.fingerprint.of(parts, whole.as_deref().unwrap_or_else(sent), body);
+    let operation = [parts.method.as_str(), " ", path.as_deref().unwrap_or(uri.path())].concat();
     Intent::new(&operation, "", fingerprint).unwrap_or_else(|_| {
         Intent::new(&shorten(&operation, Intent::MAX_OPERATION_BYTES), "", fingerprint)
             .expect("text that is not empty, without control characters, within the limit")

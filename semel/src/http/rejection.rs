@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::key::KeyFault;
+use super::run::BrokeOff;
 use crate::answer::Held;
 use crate::once::RunError;
 use crate::policy::Policy;
@@ -58,6 +59,11 @@ pub enum Rejection {
         /// Whether the key is held now, until somebody says what happened; else the next attempt takes over.
         held: bool,
     },
+    /// 502: the answer of a service behind a connection broke off, and what it did is not known.
+    AnswerBrokeOff {
+        /// Whether the key is held now, until an operator says what happened; else the next attempt takes over.
+        held: bool,
+    },
     /// 500: the request was carried out, but the store refused to record it.
     OutcomeUnrecorded,
     /// 500: the handler succeeded without recording its outcome in its transaction, as the policy `transactional` needs.
@@ -67,7 +73,7 @@ pub enum Rejection {
 }
 
 /// What does not depend on the request: status, code, title.
-pub(super) const PROBLEMS: [(StatusCode, &str, &str); 14] = [
+pub(super) const PROBLEMS: [(StatusCode, &str, &str); 15] = [
     (StatusCode::BAD_REQUEST, "idempotency_key_missing", "An idempotency key is required"),
     (StatusCode::BAD_REQUEST, "idempotency_key_invalid", "The idempotency key is not valid"),
     (StatusCode::BAD_REQUEST, "request_unreadable", "The request could not be read"),
@@ -94,6 +100,7 @@ pub(super) const PROBLEMS: [(StatusCode, &str, &str); 14] = [
         "The service did not record the outcome in its transaction",
     ),
     (StatusCode::INTERNAL_SERVER_ERROR, "scope_unknown", "It is not known whose idempotency key this is"),
+    (StatusCode::BAD_GATEWAY, "upstream_broke_off", "The answer broke off, and the outcome is not known"),
 ];
 
 impl Rejection {
@@ -113,6 +120,7 @@ impl Rejection {
             Self::OutcomeUnrecorded => 11,
             Self::CompletionMissing => 12,
             Self::ScopeUnknown => 13,
+            Self::AnswerBrokeOff { .. } => 14,
         }]
     }
 
@@ -145,14 +153,19 @@ impl Rejection {
                 "The body did not arrive in time. This request did nothing; send it again with the same key."
             }
             Self::RequestTooLarge(limit) => {
-                return format!("The body is over the limit of {limit} bytes. This request did nothing.");
+                return format!(
+                    "The body is over the limit of {limit} bytes. This request did nothing. Send less, or ask the \
+                     operator to raise the limit."
+                );
             }
             Self::KeyPending { .. } => "Send the same request with the same key later.",
-            Self::OutcomeUnknown(_) | Self::HandlerFailed { held: true } => {
+            Self::OutcomeUnknown(_)
+            | Self::HandlerFailed { held: true }
+            | Self::AnswerBrokeOff { held: true } => {
                 "An attempt was lost, and nobody knows whether it took effect. A new key is not safe: it could happen \
                  twice. The key is held until somebody finds out."
             }
-            Self::HandlerFailed { held: false } => {
+            Self::HandlerFailed { held: false } | Self::AnswerBrokeOff { held: false } => {
                 "An attempt was lost, and nobody knows whether it took effect. A new key is not safe: it could happen \
                  twice. Send the same request with the same key later."
             }
@@ -188,6 +201,7 @@ impl Rejection {
             Self::OutcomeUnknown(_)
                 | Self::OutcomePending
                 | Self::HandlerFailed { .. }
+                | Self::AnswerBrokeOff { .. }
                 | Self::OutcomeUnrecorded
                 | Self::CompletionMissing
         )
@@ -198,7 +212,7 @@ impl Rejection {
         match self {
             Self::KeyPending { retry_after, .. } => Some(*retry_after),
             Self::StoreUnavailable | Self::OutcomePending | Self::RequestTimeout => Some(SOON),
-            Self::HandlerFailed { held: false } => Some(SOON),
+            Self::HandlerFailed { held: false } | Self::AnswerBrokeOff { held: false } => Some(SOON),
             _ => None,
         }
     }
@@ -244,6 +258,9 @@ impl Rejection {
             RunError::OutcomePending(_) | RunError::Interrupted => Self::OutcomePending,
             RunError::Unrecorded(_) => Self::OutcomeUnrecorded,
             RunError::CompletionMissing => Self::CompletionMissing,
+            RunError::Failed { source, .. } if source.is::<BrokeOff>() => {
+                Self::AnswerBrokeOff { held: policy.after_crash() == AfterCrash::Hold }
+            }
             RunError::Failed { .. } | RunError::Outcome(_) => {
                 Self::HandlerFailed { held: policy.after_crash() == AfterCrash::Hold }
             }
@@ -319,6 +336,7 @@ mod tests {
             Rejection::OutcomeUnrecorded,
             Rejection::CompletionMissing,
             Rejection::ScopeUnknown,
+            Rejection::AnswerBrokeOff { held: true },
         ]
     }
 

@@ -39,6 +39,13 @@ pub(super) fn answer<R: Body, E>(
         (Ok(Ran { value, replayed: false }), Some(own)) if own.outcome.as_ref() == Some(&value) => {
             Answer::Own(own.result)
         }
+        (Ok(Ran { value, .. }), _) if value.status() < 200 => {
+            tracing::error!(
+                status = value.status(),
+                "a recorded outcome has no final status and cannot be replayed"
+            );
+            Answer::Refused(Rejection::OutcomeUnrecorded)
+        }
         (Ok(Ran { value, replayed }), _) => Answer::Recorded { outcome: value, replayed },
         (Err(RunError::Failed { .. }), Some(own)) => Answer::Own(own.result),
         (Err(error), _) => Answer::Refused(refusal(&error, policy)),

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ::http::response::Parts;
-use ::http::{Request, Response, request};
+use ::http::{Request, Response, StatusCode, request};
 use bytes::Bytes;
 use http_body::Body;
+use thiserror::Error;
 use tokio::sync::oneshot;
 use tower_service::Service;
 use tracing::{Instrument, Span};
@@ -24,6 +25,11 @@ pub(super) struct Own<R: Body, E> {
     /// What is recorded of it, if it is the outcome.
     pub(super) outcome: Option<Outcome>,
 }
+
+/// The answer of a service behind a connection, with this status, broke off.
+#[derive(Debug, Error)]
+#[error("the answer, {0}, broke off")]
+pub(super) struct BrokeOff(StatusCode);
 
 /// The work of an attempt: the handler gets the request with its lease, and what it answers is judged. The answer
 /// itself goes another way, as a record does not hold all of it.
@@ -79,13 +85,17 @@ where
     let judged = options.judge.as_ref().filter(|_| parts.extensions.get::<Verdict>().is_none());
     let verdict = judged.and_then(|judge| judge(&parts));
     let ending = match verdict.unwrap_or_else(|| Verdict::of(&parts, policy.after_crash())) {
+        // It is no answer, whatever the handler says: a repeat could not be answered with it.
+        Verdict::Record if parts.status.is_informational() => {
+            Failure::unknown(format!("the handler answered {}, which is no final status", parts.status))
+        }
         Verdict::Record => {
             let (body, whole) = match is_stream(&parts) {
                 true => (ReadAhead::passed(body), None),
                 false => read_response(body, policy.max_body_bytes(), options.whole_within).await,
             };
             if options.whole_within.is_some() && body.is_broken() {
-                return (None, Err(Failure::unknown(format!("the answer, {}, broke off", parts.status))));
+                return (None, Err(Failure::unknown(BrokeOff(parts.status))));
             }
             let outcome = outcome(options, &parts, whole);
             let result = Ok(Response::from_parts(parts, body));
