@@ -12,24 +12,32 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http::uri::{Authority, Scheme};
-use http::{Method, Uri};
+use http::{HeaderName, Method, Uri};
+use semel::http::may_record;
 use semel::{Policy, Scope};
 
-pub(crate) use pattern::Pattern;
+pub(crate) use pattern::{Pattern, Spellings};
 pub(crate) use settings::{LogFormat, Place, PolicyName, RouteSettings, Settings};
 pub(crate) use units::{Size, Span};
-pub(crate) use words::{Admin, Scoping};
+pub(crate) use words::{Admin, Scoping, Secret, Spelling, Uncovered, Underscores};
 
 /// What the gateway does, with every default in its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
+    /// Names by which the admin listener may be asked, in lower case.
+    pub(crate) admin_hosts: Vec<String>,
+    pub(crate) admin_token: Option<Secret>,
     pub(crate) place: Place,
     pub(crate) realm: String,
     /// What is not covered by a route goes here; without routes, all requests do, and are covered.
     pub(crate) all: RouteConfig,
     pub(crate) routes: Vec<(Pattern, RouteConfig)>,
+    pub(crate) uncovered: Uncovered,
+    pub(crate) underscores: Underscores,
+    /// The header fields by which the scopes tell callers apart.
+    pub(crate) scope_headers: Vec<HeaderName>,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) max_connections: usize,
@@ -52,6 +60,9 @@ pub(crate) struct RouteConfig {
     pub(crate) require_key: bool,
     pub(crate) scope: Scoping,
     pub(crate) max_body: usize,
+    /// What is recorded of a response besides what always is.
+    pub(crate) record_headers: Vec<HeaderName>,
+    pub(crate) spellings: Spellings,
 }
 
 /// The files for TLS.
@@ -124,6 +135,14 @@ impl Config {
             all.upstream.is_some() || !routes.is_empty(),
             "there is no upstream: say where the service is, such as --upstream http://127.0.0.1:3000"
         );
+        let mut scope_headers: Vec<_> = routes
+            .iter()
+            .map(|(_, route)| route)
+            .chain([&all])
+            .flat_map(|route| route.scope.headers())
+            .collect();
+        scope_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        scope_headers.dedup();
         let max_connections = settings.max_connections.unwrap_or(10_000);
         ensure!((1..=1_000_000).contains(&max_connections), "max-connections is not within 1 to 1000000");
         let span = |name: &str, set: Option<Span>, default: u64, shortest: u64| {
@@ -145,6 +164,25 @@ impl Config {
                 Some(Admin::At(address)) => Some(address),
                 Some(Admin::Off) => None,
             },
+            admin_hosts: settings
+                .admin_host
+                .unwrap_or_default()
+                .iter()
+                .map(|name| name.trim().to_ascii_lowercase())
+                .collect(),
+            admin_token: settings
+                .admin_token_file
+                .as_deref()
+                .map(Secret::read)
+                .transpose()
+                .context("admin-token-file")?,
+            uncovered: settings.uncovered.unwrap_or(if routes.is_empty() {
+                Uncovered::Pass
+            } else {
+                Uncovered::Refuse
+            }),
+            underscores: settings.underscores.unwrap_or(Underscores::Drop),
+            scope_headers,
             place,
             realm,
             all,
@@ -204,8 +242,24 @@ impl RouteConfig {
             require_key: settings.require_key.unwrap_or(false),
             scope: settings.scope.unwrap_or(Scoping::Credentials),
             max_body: settings.max_body.map_or(1 << 20, |size| size.0),
+            record_headers: recorded(&settings.record_header.unwrap_or_default())?,
+            spellings: Spellings {
+                ignore_slash: settings.trailing_slash == Some(Spelling::Ignore),
+                ignore_case: settings.case == Some(Spelling::Ignore),
+            },
         })
     }
+}
+
+/// The headers of these names, each of which may be recorded.
+fn recorded(names: &[String]) -> Result<Vec<HeaderName>> {
+    let header = |name: &String| {
+        let header: HeaderName =
+            name.trim().parse().ok().with_context(|| format!("`{name}` is not the name of a header"))?;
+        may_record(&header)?;
+        Ok(header)
+    };
+    names.iter().map(header).collect::<Result<Vec<_>>>().context("record-header")
 }
 
 /// The methods of these names. Those that never change anything, or are not for a gateway, need no key.
@@ -295,6 +349,14 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_no_route_covers_is_refused_once_there_are_routes() {
+        let uncovered = |text: &str| config(&format!("upstream = 'http://a'\n{text}")).unwrap().uncovered;
+        assert_eq!(uncovered(""), Uncovered::Pass);
+        assert_eq!(uncovered("[[route]]\npath = '/a'"), Uncovered::Refuse);
+        assert_eq!(uncovered("uncovered = 'pass'\n[[route]]\npath = '/a'"), Uncovered::Pass);
+    }
+
+    #[test]
     fn flags_go_before_the_file() {
         let flags = Settings { realm: Some("shop".to_owned()), ..Settings::default() };
         let file = toml::from_str("realm = 'bank'\nupstream = 'http://a'\nstore = 'memory:'").unwrap();
@@ -327,6 +389,14 @@ mod tests {
             ("[[route]]\npath = '/a'", "route /a: there is no upstream"),
             ("[[route]]\nupstream = 'http://a'", "a route needs a path"),
             ("[[route]]\npath = 'a'\nupstream = 'http://a'", "does not begin with"),
+            (
+                "upstream = 'http://a'\nrecord-header = ['Set-Cookie']",
+                "record-header: the header set-cookie belongs",
+            ),
+            ("upstream = 'http://a'\nrecord-header = ['a b']", "`a b` is not the name of a header"),
+            ("upstream = 'http://a'\nuncovered = 'maybe'", "unknown variant `maybe`"),
+            ("upstream = 'http://a'\ncase = 'lower'", "unknown variant `lower`"),
+            ("upstream = 'http://a'\nadmin-token-file = '/nowhere/token'", "could not read /nowhere/token"),
             ("upstream = 'http://a'\nheader-timeout = '0s'", "header-timeout of 0s is not within"),
         ] {
             assert!(refused(text).contains(says), "{text}: {}", refused(text));

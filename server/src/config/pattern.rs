@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A pattern of paths: `/charges`, `/orders/{id}/lines`, `/v1/*`.
 ///
 /// `{name}` stands for one segment, whatever it is called and unless it is empty; `*` at the end stands for all the rest.
-/// A path is compared as it was sent: nothing is decoded, and no `//` or `..` is resolved.
+/// A path is compared as it was sent, but for [`Spellings`]: nothing is decoded, and no `//` or `..` is resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: String,
@@ -20,14 +20,45 @@ enum Part {
     Any,
 }
 
+/// Which spellings of a path are the same path for a service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Spellings {
+    /// A slash at the end does not count.
+    pub(crate) ignore_slash: bool,
+    /// Upper and lower case do not count, in what a pattern spells out.
+    pub(crate) ignore_case: bool,
+}
+
+impl Spellings {
+    pub(crate) fn all_count(self) -> bool {
+        self == Self::default()
+    }
+
+    /// What follows the first slash of a path, without a last one that does not count.
+    fn trimmed(self, path: &str) -> Option<&str> {
+        let path = path.strip_prefix('/')?;
+        let shorter = path.strip_suffix('/').filter(|shorter| self.ignore_slash && !shorter.is_empty());
+        Some(shorter.unwrap_or(path))
+    }
+
+    fn is_same(self, one: &str, other: &str) -> bool {
+        if self.ignore_case { one.eq_ignore_ascii_case(other) } else { one == other }
+    }
+}
+
 impl Pattern {
+    /// All paths.
+    pub(crate) fn all() -> Self {
+        Self { text: "/*".to_owned(), parts: Vec::new(), rest: true }
+    }
+
     /// Whether the route covers this path.
-    pub(crate) fn covers(&self, path: &str) -> bool {
-        let Some(path) = path.strip_prefix('/') else { return false };
+    pub(crate) fn covers(&self, path: &str, spellings: Spellings) -> bool {
+        let Some(path) = spellings.trimmed(path) else { return false };
         let mut segments = path.split('/');
-        for part in &self.parts {
+        for part in self.parts(spellings) {
             let fits = segments.next().is_some_and(|segment| match part {
-                Part::Same(same) => same == segment,
+                Part::Same(same) => spellings.is_same(same, segment),
                 Part::Any => !segment.is_empty(),
             });
             if !fits {
@@ -35,6 +66,33 @@ impl Pattern {
             }
         }
         self.rest || segments.next().is_none()
+    }
+
+    /// The one spelling of a path that is covered: what the pattern spells out as it does, what it leaves open as it was sent.
+    pub(crate) fn spell(&self, path: &str, spellings: Spellings) -> String {
+        let sent = spellings.trimmed(path).unwrap_or(path);
+        let mut spelled = String::with_capacity(path.len());
+        let parts = self.parts(spellings).iter().map(Some).chain(std::iter::repeat(None));
+        for (segment, part) in sent.split('/').zip(parts) {
+            spelled.push('/');
+            spelled.push_str(match part {
+                Some(Part::Same(same)) => same,
+                Some(Part::Any) | None => segment,
+            });
+        }
+        spelled
+    }
+
+    /// The segments, without an empty one at the end that does not count.
+    fn parts(&self, spellings: Spellings) -> &[Part] {
+        match &*self.parts {
+            [parts @ .., Part::Same(last)]
+                if spellings.ignore_slash && last.is_empty() && !parts.is_empty() =>
+            {
+                parts
+            }
+            parts => parts,
+        }
     }
 }
 
@@ -80,7 +138,30 @@ mod tests {
     use super::*;
 
     fn covers(pattern: &str, path: &str) -> bool {
-        pattern.parse::<Pattern>().unwrap().covers(path)
+        pattern.parse::<Pattern>().unwrap().covers(path, Spellings::default())
+    }
+
+    #[test]
+    fn spellings_that_do_not_count_are_one_path() {
+        let spelled = |pattern: &str, path: &str| {
+            let (pattern, spellings) =
+                (pattern.parse::<Pattern>().unwrap(), Spellings { ignore_slash: true, ignore_case: true });
+            pattern.covers(path, spellings).then(|| pattern.spell(path, spellings))
+        };
+        for path in ["/charges", "/charges/", "/Charges", "/CHARGES/"] {
+            assert_eq!(spelled("/charges", path).as_deref(), Some("/charges"), "{path}");
+            assert_eq!(spelled("/charges/", path).as_deref(), Some("/charges"), "{path}");
+        }
+        for path in ["/charges//", "//charges", "/charge", "/%63harges", "/charges/x", "charges"] {
+            assert_eq!(spelled("/charges", path), None, "{path}");
+        }
+        assert_eq!(spelled("/Orders/{id}", "/orders/Ab/").as_deref(), Some("/Orders/Ab"));
+        assert_eq!(spelled("/v1/*", "/V1/Ab/c/").as_deref(), Some("/v1/Ab/c"));
+        assert_eq!(spelled("/", "/").as_deref(), Some("/"));
+        assert_eq!(spelled("/", "//"), None);
+        assert_eq!(spelled("/*", "/a/").as_deref(), Some("/a"));
+        let slash = Spellings { ignore_slash: true, ignore_case: false };
+        assert!(!"/charges".parse::<Pattern>().unwrap().covers("/Charges", slash));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::units::{Size, Span};
-use super::words::{Admin, Scoping};
+use super::words::{Admin, Scoping, Spelling, Uncovered, Underscores};
 
 /// The settings of the gateway. A flag goes before a variable, and that before the file; what none of them says is
 /// the default.
@@ -37,6 +37,17 @@ pub(crate) struct Settings {
     #[arg(long, env = "SEMEL_ADMIN", value_name = "ADDRESS")]
     pub(crate) admin: Option<Admin>,
 
+    /// Names by which the admin listener may be asked, besides `localhost` and its own address; `*` for any
+    ///
+    /// A web page can make a browser ask an address of its choice under the name of the page. So a request for another host
+    /// is refused.
+    #[arg(long, env = "SEMEL_ADMIN_HOST", value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) admin_host: Option<Vec<String>>,
+
+    /// Ask for the bearer token in this file on the admin listener, except for /livez and /readyz
+    #[arg(long, env = "SEMEL_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+
     /// The realm of the keys, for services that share a store [default: http]
     #[arg(long, env = "SEMEL_REALM", value_name = "NAME")]
     pub(crate) realm: Option<String>,
@@ -55,6 +66,19 @@ pub(crate) struct Settings {
     /// The most connections of clients at a time; more wait in the backlog [default: 10000]
     #[arg(long, env = "SEMEL_MAX_CONNECTIONS", value_name = "NUMBER")]
     pub(crate) max_connections: Option<usize>,
+
+    /// What becomes of a request with a key that no route covers [default: refuse if there are routes, else pass]
+    ///
+    /// Its client believes that a repeat is safe. It counts on POST, PUT, PATCH and DELETE.
+    #[arg(long, env = "SEMEL_UNCOVERED", value_name = "WHAT")]
+    pub(crate) uncovered: Option<Uncovered>,
+
+    /// What becomes of header fields with an underscore in their name [default: drop]
+    ///
+    /// Services behind CGI, WSGI and the like take `X_User` for `X-User`. Allowed, they are passed on unless they could be taken for a
+    /// field that the gateway itself counts on.
+    #[arg(long, env = "SEMEL_UNDERSCORES", value_name = "WHAT")]
+    pub(crate) underscores: Option<Underscores>,
 
     /// Serve TLS with the certificates of this PEM file; needs --tls-key
     #[arg(long, env = "SEMEL_TLS_CERT", value_name = "FILE")]
@@ -134,6 +158,23 @@ pub(crate) struct RouteSettings {
     #[arg(long, env = "SEMEL_MAX_RESPONSE", value_name = "SIZE")]
     pub(crate) max_response: Option<Size>,
 
+    /// Record these headers of a response, too, and replay them
+    ///
+    /// Recorded anyway are those that describe the content, the security headers and those of CORS. Cookies, credentials and what
+    /// belongs to a connection never are.
+    #[arg(long, env = "SEMEL_RECORD_HEADER", value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) record_header: Option<Vec<String>>,
+
+    /// Whether `/charges/` is `/charges`, for routes and for repeats [default: exact]
+    #[arg(long, env = "SEMEL_TRAILING_SLASH", value_name = "HOW")]
+    pub(crate) trailing_slash: Option<Spelling>,
+
+    /// Whether `/Charges` is `/charges`, for routes and for repeats [default: exact]
+    ///
+    /// It counts for what the path of the route spells out, not for what `{name}` and `*` stand for.
+    #[arg(long, env = "SEMEL_CASE", value_name = "HOW")]
+    pub(crate) case: Option<Spelling>,
+
     /// The methods on which a key counts [default: POST,PUT,PATCH,DELETE]
     #[arg(long, env = "SEMEL_METHODS", value_name = "METHODS", value_delimiter = ',')]
     pub(crate) methods: Option<Vec<String>>,
@@ -210,6 +251,10 @@ keys!(Settings {
     listen = "listen",
     upstream = "upstream",
     admin = "admin",
+    admin_host = "admin-host",
+    admin_token_file = "admin-token-file",
+    uncovered = "uncovered",
+    underscores = "underscores",
     realm = "realm",
     header_timeout = "header-timeout",
     body_timeout = "body-timeout",
@@ -237,6 +282,9 @@ keys!(RouteSettings {
     methods = "methods",
     require_key = "require-key" | "required",
     scope = "scope",
+    record_header = "record-header",
+    trailing_slash = "trailing-slash",
+    case = "case",
 });
 
 impl Settings {

@@ -1,10 +1,10 @@
 //! The configuration for people, without its secrets.
 
-use http::Method;
+use http::{HeaderName, Method};
 use semel::AfterCrash;
 use serde_json::{Value, json};
 
-use super::{Config, RouteConfig, Size, Span};
+use super::{Config, RouteConfig, Size, Span, Spelling};
 use crate::stores;
 
 impl Config {
@@ -14,6 +14,10 @@ impl Config {
         let own = json!({
             "listen": self.listen,
             "admin": self.admin.map_or_else(|| "off".to_owned(), |admin| admin.to_string()),
+            "admin-host": self.admin_hosts,
+            "admin-token-file": self.admin_token.as_ref().map(|_| "set"),
+            "uncovered": self.uncovered,
+            "underscores": self.underscores,
             "store": stores::redacted(self.place.store_url()),
             "cache": self.place.cache.as_deref().map(stores::redacted),
             "realm": self.realm,
@@ -56,8 +60,15 @@ impl RouteConfig {
             "methods": self.methods.iter().map(Method::as_str).collect::<Vec<_>>(),
             "require-key": self.require_key,
             "scope": self.scope,
+            "record-header": self.record_headers.iter().map(HeaderName::as_str).collect::<Vec<_>>(),
+            "trailing-slash": spelling(self.spellings.ignore_slash),
+            "case": spelling(self.spellings.ignore_case),
             "max-body": Size(self.max_body),
             "max-response": Size(self.policy.max_body_bytes()),
         })
     }
+}
+
+fn spelling(ignored: bool) -> Spelling {
+    if ignored { Spelling::Ignore } else { Spelling::Exact }
 }

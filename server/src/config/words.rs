@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::str::FromStr;
 
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
 use http::HeaderName;
+use http::header::{AUTHORIZATION, COOKIE};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
@@ -71,6 +75,86 @@ impl fmt::Display for Scoping {
             Self::Credentials => f.write_str("credentials"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::None => f.write_str("none"),
+        }
+    }
+}
+
+/// What becomes of a request with a key that no route covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Uncovered {
+    /// It is passed on without protection
+    Pass,
+    /// It is refused: its client believes that a repeat is safe
+    Refuse,
+}
+
+/// What becomes of header fields with an underscore in their name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Underscores {
+    /// They are passed on, unless they could be taken for a field that the gateway counts on
+    Allow,
+    /// They are dropped: for many services an underscore is a hyphen
+    Drop,
+}
+
+/// Whether spellings of a path are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Spelling {
+    /// They are other paths
+    Exact,
+    /// They are the same path
+    Ignore,
+}
+
+/// A text that is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// The secret of a file: its text, without white space around it.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds less than a secret needs.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
+        let text = text.trim();
+        let shown = path.display();
+        ensure!(
+            text.len() >= 16,
+            "the token in {shown} has less than 16 characters; make one with `openssl rand -hex 32`"
+        );
+        ensure!(
+            text.bytes().all(|byte| byte.is_ascii_graphic()),
+            "the token in {shown} holds white space or characters outside of ASCII"
+        );
+        Ok(Self(text.to_owned()))
+    }
+
+    /// Whether this is the secret. How long the comparison takes does not tell how much of it is right.
+    pub(crate) fn is(&self, offered: &[u8]) -> bool {
+        let own = self.0.as_bytes();
+        let differing = own.iter().zip(offered).fold(0, |all, (own, offered)| all | (own ^ offered));
+        own.len() == offered.len() && differing == 0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Scoping {
+    /// The header fields that tell callers apart.
+    pub(crate) fn headers(&self) -> Vec<HeaderName> {
+        match self {
+            Self::Credentials => vec![AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")],
+            Self::Header(name) => vec![name.clone()],
+            Self::None => Vec::new(),
         }
     }
 }

@@ -104,6 +104,7 @@ where
         current.config.header_timeout,
         current.config.body_timeout,
         tunnel.clone(),
+        state.lingering.clone(),
     ));
     let service = service_fn(|request| {
         // Each request sees the configuration of its time.

@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use semel::http::ReadAhead;
 
+use super::line::Exchange;
 use super::patient::{Broken, Patient};
 
 /// What a client sends. Its trailers end here: what they add to the head was not there when the key was claimed.
@@ -73,6 +74,16 @@ pub(super) enum Outbound {
     Read(ReadAhead<Inbound>),
 }
 
+impl Outbound {
+    /// Another body with the same bytes, if the layer has read all of it.
+    pub(super) fn try_clone(&self) -> Option<Self> {
+        match self {
+            Self::Passed(_) => None,
+            Self::Read(body) => body.try_clone().map(Self::Read),
+        }
+    }
+}
+
 impl From<Inbound> for Outbound {
     fn from(body: Inbound) -> Self {
         Self::Passed(body)
@@ -88,14 +99,18 @@ impl From<ReadAhead<Inbound>> for Outbound {
 /// What comes back: from the upstream, or from the gateway in its place.
 #[derive(Debug)]
 pub(super) enum Returned {
-    Passed(Patient),
+    /// With the exchange that ends when it does.
+    Passed(Patient, Option<Exchange>),
     Own(Option<Bytes>),
 }
 
 impl Returned {
     /// What the upstream answers, as long as it goes on.
-    pub(super) fn passed(body: Incoming, patience: Duration) -> Self {
-        Self::Passed(Patient::new(body, Some(patience)))
+    pub(super) fn passed(body: Incoming, patience: Duration, exchange: Option<Exchange>) -> Self {
+        if let Some(exchange) = exchange.as_ref().filter(|_| body.is_end_stream()) {
+            exchange.end();
+        }
+        Self::Passed(Patient::new(body, Some(patience)), exchange)
     }
 }
 
@@ -115,21 +130,28 @@ impl Body for Returned {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self.get_mut() {
-            Self::Passed(body) => Pin::new(body).poll_frame(context),
+            Self::Passed(body, exchange) => {
+                let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+                if let Some(exchange) = exchange.as_ref().filter(|_| frame.is_none() || body.is_end_stream())
+                {
+                    exchange.end();
+                }
+                Poll::Ready(frame)
+            }
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Passed(body) => body.is_end_stream(),
+            Self::Passed(body, _) => body.is_end_stream(),
             Self::Own(bytes) => bytes.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Passed(body) => body.size_hint(),
+            Self::Passed(body, _) => body.size_hint(),
             Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }

@@ -1,27 +1,52 @@
-//! What is refused at the door, before any route is looked at.
+//! What is refused or taken off at the door, before any route is looked at.
 
-use http::header::{CONNECTION, HOST, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderName, UPGRADE};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, Version};
 
 use super::body::Returned;
 use super::headers::{belongs_to_the_connection, tokens};
 use super::problem::Problem;
+use crate::config::{Config, Underscores};
 
-/// Refuses what cannot be passed on as the one thing that it says.
-pub(super) fn check<B>(request: &Request<B>) -> Result<(), Box<Response<Returned>>> {
+/// Refuses what cannot be passed on as the one thing that it says, and takes off the fields that are not for the service.
+pub(super) fn admit<B>(request: &mut Request<B>, config: &Config) -> Result<(), Box<Response<Returned>>> {
+    check(request)?;
+    let named: Vec<String> = named_by_connection(request.headers());
+    if let Some(name) = named.iter().find(|name| is_counted_on(name, config)) {
+        let detail =
+            format!("The field Connection names {name}, without which this would be another request");
+        return Err(Box::new(Problem::MALFORMED.last(&detail)));
+    }
+    for name in named {
+        request.headers_mut().remove(name.as_str());
+    }
+    for name in not_for_the_service(request.headers(), config) {
+        request.headers_mut().remove(name);
+    }
+    Ok(())
+}
+
+/// Refuses what another server could read otherwise.
+fn check<B>(request: &Request<B>) -> Result<(), Box<Response<Returned>>> {
     let malformed = |detail: &str| Err(Box::new(Problem::MALFORMED.last(detail)));
-    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-        return Err(Box::new(Problem::METHOD.last(request.method().as_str())));
+    let method = request.method();
+    if matches!(*method, Method::CONNECT | Method::TRACE) {
+        return Err(Box::new(Problem::METHOD.last(method.as_str())));
+    }
+    if method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
+        // No key counts on it here, and many a service takes it for the method in capitals and carries it out.
+        let detail = format!(
+            "The method {method} has lower-case letters, which are not those of {}: methods are written in capitals",
+            method.as_str().to_ascii_uppercase()
+        );
+        return Err(Box::new(Problem::MALFORMED.response(Some(&detail))));
     }
     if !request.uri().path().starts_with('/') {
-        return malformed("the path does not begin with a slash");
+        return malformed("The path does not begin with a slash");
     }
     if !has_one_host(request) {
-        return malformed("there is not exactly one host that it is for");
-    }
-    if let Some(name) = named_by_connection(request.headers()) {
-        return malformed(&format!("Connection names {name}, which is for the service"));
+        return malformed("There is not exactly one host that it is for");
     }
     Ok(())
 }
@@ -47,14 +72,42 @@ fn has_one_host<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// A field that Connection names although it is for the service: stripped, it would change what the service is asked.
-fn named_by_connection(headers: &HeaderMap) -> Option<String> {
-    let mut named = headers.get_all(CONNECTION).iter().flat_map(tokens);
-    let refused = named.find(|name| {
-        let names_the_key = name.eq_ignore_ascii_case("idempotency-key");
-        !belongs_to_the_connection(name) && (names_the_key || headers.contains_key(*name))
-    });
-    refused.map(str::to_owned)
+/// The fields that Connection names, in lower case, but for those that belong to a connection anyway.
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    let named = headers.get_all(CONNECTION).iter().flat_map(tokens);
+    named
+        .map(str::to_ascii_lowercase)
+        .filter(|name| name == "transfer-encoding" || !belongs_to_the_connection(name))
+        .collect()
+}
+
+/// Whether the gateway counts on a field of this name: for the key, for the caller, for where the request goes and how long
+/// it is, and for what it tells the service itself.
+fn is_counted_on(name: &str, config: &Config) -> bool {
+    const NAMES: [&str; 9] = [
+        "idempotency-key",
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "forwarded",
+        "via",
+    ];
+    let is_scope = || config.scope_headers.iter().any(|scope| scope.as_str() == name);
+    NAMES.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("semel-") || is_scope()
+}
+
+/// What only the gateway says, and what a service could take for another field: for many of them an underscore is a hyphen.
+fn not_for_the_service(headers: &HeaderMap, config: &Config) -> Vec<HeaderName> {
+    let is_dropped = |name: &&HeaderName| {
+        let name = name.as_str();
+        name.starts_with("semel-")
+            || name.contains('_')
+                && (config.underscores == Underscores::Drop || is_counted_on(&name.replace('_', "-"), config))
+    };
+    headers.keys().filter(is_dropped).cloned().collect()
 }
 
 /// Whether the request asks for another protocol: one that we know how to pass on, or any.
@@ -78,12 +131,21 @@ pub(super) enum Upgrade {
 mod tests {
     use super::*;
 
-    fn passes(method: &str, uri: &str, fields: &[(&'static str, &str)]) -> bool {
+    /// The fields that are left of a request that passes.
+    fn left(method: &str, uri: &str, fields: &[(&'static str, &str)], settings: &str) -> Option<Vec<String>> {
+        let settings = format!("upstream = 'http://a'\n{settings}");
+        let config = Config::new(toml::from_str(&settings).unwrap()).unwrap();
         let mut request = Request::builder().method(method).uri(uri).version(Version::HTTP_11);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).unwrap()).is_ok()
+        let mut request = request.body(()).unwrap();
+        admit(&mut request, &config).ok()?;
+        Some(request.headers().keys().map(|name| name.as_str().to_owned()).collect())
+    }
+
+    fn passes(method: &str, uri: &str, fields: &[(&'static str, &str)]) -> bool {
+        left(method, uri, fields, "").is_some()
     }
 
     #[test]
@@ -101,14 +163,66 @@ mod tests {
     }
 
     #[test]
-    fn connection_names_only_what_belongs_to_it() {
-        for good in ["close", "keep-alive, Upgrade", "x-absent", "te, close"] {
-            assert!(passes("POST", "/", &[("host", "a"), ("connection", good)]), "{good}");
+    fn what_connection_names_is_taken_off_unless_the_gateway_counts_on_it() {
+        let named = |name: &str, settings: &str| {
+            let fields = [
+                ("host", "a"),
+                ("x-mine", "1"),
+                ("x-user", "1"),
+                ("content-type", "c"),
+                ("connection", name),
+            ];
+            left("POST", "/", &fields, settings)
+        };
+        for (good, taken) in [
+            ("close", ""),
+            ("keep-alive, Upgrade", ""),
+            ("x-absent", ""),
+            ("X-Mine, close", "x-mine"),
+            ("x-user", "x-user"),
+        ] {
+            let left = named(good, "").expect(good);
+            assert_eq!(left.len(), 5 - usize::from(!taken.is_empty()), "{good}");
+            assert!(!left.iter().any(|name| name == taken), "{good}");
         }
-        for bad in ["idempotency-key", "close, Idempotency-Key", "authorization", "host", "content-type"] {
-            let fields = [("host", "a"), ("authorization", "b"), ("content-type", "c"), ("connection", bad)];
-            assert!(!passes("POST", "/", &fields), "{bad}");
+        for bad in [
+            "idempotency-key",
+            "close, Idempotency-Key",
+            "authorization",
+            "cookie",
+            "X-Api-Key",
+            "host",
+            "content-length",
+            "Transfer-Encoding",
+            "x-forwarded-for",
+            "X-Forwarded-Anything",
+            "forwarded",
+            "via",
+            "semel-fence",
+        ] {
+            assert_eq!(named(bad, ""), None, "{bad}");
         }
+        assert_eq!(named("X-User", "scope = 'header:X-User'"), None);
+        let route = "[[route]]\npath = '/a'\nscope = 'header:X-User'";
+        assert_eq!(named("x-user", route), None);
+    }
+
+    #[test]
+    fn what_only_the_gateway_says_and_what_has_an_underscore_is_taken_off() {
+        let fields = [
+            ("host", "a"),
+            ("semel-key", "forged"),
+            ("Semel-Anything", "forged"),
+            ("semel_fence", "9"),
+            ("idempotency_key", "k"),
+            ("x_forwarded_for", "10.0.0.1"),
+            ("x_mine", "1"),
+            ("x-user", "1"),
+            ("x_user", "2"),
+        ];
+        assert_eq!(left("POST", "/", &fields, "").unwrap(), ["host", "x-user"]);
+        let allowed = "underscores = 'allow'\nscope = 'header:X-User'";
+        assert_eq!(left("POST", "/", &fields, allowed).unwrap(), ["host", "x_mine", "x-user"]);
     }
 
     #[test]
@@ -116,5 +230,9 @@ mod tests {
         assert!(!passes("TRACE", "/", &[("host", "a")]));
         assert!(!passes("CONNECT", "a:80", &[("host", "a")]));
         assert!(!passes("OPTIONS", "*", &[("host", "a")]));
+        for method in ["post", "Post", "patch", "dELETE", "m-search"] {
+            assert!(!passes(method, "/", &[("host", "a")]), "{method}");
+        }
+        assert!(passes("M-SEARCH", "/", &[("host", "a")]));
     }
 }

@@ -6,11 +6,13 @@
 mod accept;
 mod workers;
 mod stream;
+mod linger;
 mod screen;
 mod serve;
 mod door;
 mod table;
 mod upstream;
+mod line;
 mod headers;
 mod tunnel;
 mod body;
@@ -33,7 +35,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Health};
+use crate::admin::{self, Guard, Health};
 use crate::config::{Config, Settings};
 use crate::log;
 use crate::stores::Opened;
@@ -130,8 +132,12 @@ impl Gateway {
 
     /// What can be asked about it from outside.
     fn health(&self) -> Health {
-        let (state, stop) = (Arc::clone(&self.state), self.stop.clone());
-        Health::new(self.store.clone(), stop, move || state.current().config.shown())
+        let (shown, guarded, stop) = (Arc::clone(&self.state), Arc::clone(&self.state), self.stop.clone());
+        let guard = move || {
+            let current = guarded.current();
+            Guard { hosts: current.config.admin_hosts.clone(), token: current.config.admin_token.clone() }
+        };
+        Health::new(self.store.clone(), stop, move || shown.current().config.shown(), guard)
     }
 
     /// Reads the configuration anew; one that cannot be used leaves the old one in force.

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 
 use super::body::Returned;
 
+/// Marks a response of the gateway itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own;
+
 /// Why a request got no answer of the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Problem {
@@ -14,52 +18,87 @@ pub(super) struct Problem {
     /// A word for programs. It does not change.
     pub(super) code: &'static str,
     pub(super) title: &'static str,
+    /// What the client should do about it.
+    pub(super) advice: &'static str,
 }
 
 impl Problem {
-    const fn new(status: StatusCode, code: &'static str, title: &'static str) -> Self {
-        Self { status, code, title }
+    const fn new(status: StatusCode, code: &'static str, title: &'static str, advice: &'static str) -> Self {
+        Self { status, code, title, advice }
     }
 
     pub(super) const MALFORMED: Self = Self::new(
         StatusCode::BAD_REQUEST,
         "request_malformed",
         "The request is not one that can be passed on",
+        "This request did nothing; mend it, and send it again.",
     );
     pub(super) const METHOD: Self = Self::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_refused",
         "The gateway does not pass on this method",
+        "This request did nothing; use another method.",
+    );
+    pub(super) const UNCOVERED: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "idempotency_route_uncovered",
+        "The idempotency key would not count here",
+        "This request did nothing. Check the path for its spelling; or send the request without a key, if a repeat does no harm. The \
+         operator can cover the path with a route, or pass such requests on with `uncovered = \"pass\"`.",
     );
     pub(super) const UPGRADE: Self = Self::new(
         StatusCode::BAD_REQUEST,
         "upgrade_refused",
         "A request that may have a key cannot be upgraded",
+        "This request did nothing; send it without `Upgrade`.",
     );
-    pub(super) const NO_ROUTE: Self =
-        Self::new(StatusCode::NOT_FOUND, "no_route", "The gateway has no upstream for this path");
-    pub(super) const BROKE_OFF: Self =
-        Self::new(StatusCode::BAD_REQUEST, "request_unreadable", "The request could not be read");
-    pub(super) const SLOW: Self =
-        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The request did not arrive in time");
+    pub(super) const NO_ROUTE: Self = Self::new(
+        StatusCode::NOT_FOUND,
+        "no_route",
+        "The gateway has no upstream for this path",
+        "This request did nothing; check its path.",
+    );
+    pub(super) const BROKE_OFF: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "request_unreadable",
+        "The request could not be read",
+        "The body ended too early, or its chunks are malformed. Part of it may have reached the service.",
+    );
+    pub(super) const SLOW: Self = Self::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "request_timeout",
+        "The request did not arrive in time",
+        "The body did not go on. Part of it may have reached the service.",
+    );
     pub(super) const UNREACHABLE: Self = Self::new(
         StatusCode::BAD_GATEWAY,
         "upstream_unreachable",
         "The upstream cannot be reached; nothing was sent",
+        "Send the same request later, with the same key if it has one.",
     );
     pub(super) const LOST: Self = Self::new(
         StatusCode::BAD_GATEWAY,
         "upstream_lost",
         "The upstream was lost before it answered; what it did is not known",
+        "Send the same request later with the same key to learn its outcome. A new key, or none, could make it happen twice.",
+    );
+    pub(super) const MISFRAMED: Self = Self::new(
+        StatusCode::BAD_GATEWAY,
+        "upstream_malformed",
+        "The answer of the upstream cannot be passed on; what it did is not known",
+        "Its framing is neither one length nor chunks. Send the same request later with the same key to learn its outcome. A new key, or \
+         none, could make it happen twice.",
     );
     pub(super) const TIMED_OUT: Self = Self::new(
         StatusCode::GATEWAY_TIMEOUT,
         "upstream_timeout",
         "The upstream did not answer in time; what it did is not known",
+        "Send the same request later with the same key to learn its outcome. A new key, or none, could make it happen twice.",
     );
 
     /// Those that a client may meet with a key, besides those of the layer.
-    pub(super) const PUBLISHED: [Self; 4] = [Self::MALFORMED, Self::UNREACHABLE, Self::LOST, Self::TIMED_OUT];
+    pub(super) const PUBLISHED: [Self; 6] =
+        [Self::MALFORMED, Self::UNCOVERED, Self::UNREACHABLE, Self::LOST, Self::MISFRAMED, Self::TIMED_OUT];
 
     /// What does not depend on the request.
     pub(super) fn published(self) -> Value {
@@ -68,20 +107,23 @@ impl Problem {
 
     /// The response, with what is wrong with this request in particular.
     pub(super) fn response(self, detail: Option<&str>) -> Response<Returned> {
-        let mut problem = json!({
+        let detail = match detail {
+            Some(detail) => format!("{detail}. {}", self.advice),
+            None => self.advice.to_owned(),
+        };
+        let problem = json!({
             "type": format!("urn:semel:problem:{}", self.code),
             "title": self.title,
             "status": self.status.as_u16(),
+            "detail": detail,
             "code": self.code,
         });
-        if let Some(detail) = detail {
-            problem["detail"] = json!(detail);
-        }
         let mut response = Response::new(Returned::Own(Some(Bytes::from(problem.to_string()))));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response.extensions_mut().insert(Own);
         response
     }
 

@@ -14,26 +14,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// How much of a line is looked at: the longest field that frames a body, with room.
 const LINE: usize = 128;
 
-/// Set when a connection no longer speaks HTTP.
+/// What is known of a connection on both sides of the parser.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tunnel {
-    open: Arc<AtomicBool>,
+    marks: Arc<Marks>,
     /// What the connection takes up until its last byte, whatever it speaks.
     _place: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    /// Set when the connection no longer speaks HTTP.
+    open: AtomicBool,
+    /// Whether a request has begun to arrive over HTTP/1 and has not come to its end.
+    more: AtomicBool,
 }
 
 impl Tunnel {
     /// Keeps this for as long as the connection is there.
     pub(super) fn keeping(place: impl Any + Send + Sync) -> Self {
-        Self { open: Arc::default(), _place: Some(Arc::new(place)) }
+        Self { marks: Arc::default(), _place: Some(Arc::new(place)) }
     }
 
     pub(super) fn open(&self) {
-        self.open.store(true, Ordering::Relaxed);
+        self.marks.open.store(true, Ordering::Relaxed);
     }
 
-    fn is_open(&self) -> bool {
-        self.open.load(Ordering::Relaxed)
+    pub(super) fn is_open(&self) -> bool {
+        self.marks.open.load(Ordering::Relaxed)
+    }
+
+    /// Whether more of a request is to come over HTTP/1, or was refused and may still come.
+    pub(super) fn expects_more(&self) -> bool {
+        self.marks.more.load(Ordering::Relaxed)
     }
 }
 
@@ -87,6 +100,13 @@ impl Screen {
 
     /// Looks at bytes as they arrive, and says how many of them may be read. The last one of those may have been changed.
     pub(super) fn look(&mut self, bytes: &mut [u8]) -> usize {
+        let read = self.follow(bytes);
+        let more = !matches!(self.place, Place::Start | Place::Other);
+        self.tunnel.marks.more.store(more, Ordering::Relaxed);
+        read
+    }
+
+    fn follow(&mut self, bytes: &mut [u8]) -> usize {
         if self.place == Place::Other || self.tunnel.is_open() {
             return bytes.len();
         }
@@ -124,6 +144,16 @@ impl Screen {
     /// Whether a rule was broken: nothing more is read.
     pub(super) fn has_refused(&self) -> bool {
         self.place == Place::Refused
+    }
+
+    /// Whether the connection speaks HTTP/1, as far as is known.
+    pub(super) fn is_http_1(&self) -> bool {
+        self.place != Place::Other && !self.tunnel.is_open()
+    }
+
+    /// Whether more of a request is to come, or was refused and may still come.
+    pub(super) fn expects_more(&self) -> bool {
+        self.tunnel.expects_more()
     }
 
     /// One byte of a line, or of the line end after a chunk.

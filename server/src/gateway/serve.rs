@@ -1,23 +1,25 @@
 //! One request through the gateway.
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
+use semel::http::Rejection;
 use tower_service::Service;
 
 use super::body::{Inbound, Moved, Reply, Returned};
 use super::door::{self, Upgrade};
-use super::problem::Problem;
+use super::problem::{Own, Problem};
 use super::screen::Tunnel;
 use super::table::{self, Table, Target};
 use super::tunnel;
 use super::upstream::From;
-use crate::config::Config;
+use crate::config::{Config, Uncovered};
 
 /// Where clients find out what the gateway does.
 const PUBLISHED: &str = "/.well-known/idempotency";
 
-/// Answers a request: at the door, from a route's layer, or by passing it on.
+/// Answers a request. A refusal whose request has not arrived to its end is the last answer of its connection: hyper does not
+/// read the rest, and the client should know.
 pub(super) async fn serve(
     config: &Config,
     table: &Table,
@@ -25,7 +27,25 @@ pub(super) async fn serve(
     from: From,
     tunnel: Tunnel,
 ) -> Response<Reply> {
-    if let Err(refused) = door::check(&request) {
+    let is_http_1 = request.version() < Version::HTTP_2;
+    let mut response = answer(config, table, request, from, tunnel.clone()).await;
+    let told = response.extensions();
+    let is_refusal = told.get::<Own>().is_some() || told.get::<Rejection>().is_some();
+    if is_refusal && is_http_1 && tunnel.expects_more() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The answer: at the door, from a route's layer, or by passing the request on.
+async fn answer(
+    config: &Config,
+    table: &Table,
+    mut request: Request<Incoming>,
+    from: From,
+    tunnel: Tunnel,
+) -> Response<Reply> {
+    if let Err(refused) = door::admit(&mut request, config) {
         return refused.map(Reply::Other);
     }
     if request.uri().path() == PUBLISHED && request.method() == Method::GET {
@@ -34,6 +54,9 @@ pub(super) async fn serve(
     let Some(target) = table.target(request.uri().path()) else {
         return Problem::NO_ROUTE.response(None).map(Reply::Other);
     };
+    if let (Uncovered::Refuse, Some(why)) = (config.uncovered, table::uncovered(target, &request)) {
+        return Problem::UNCOVERED.response(Some(why)).map(Reply::Other);
+    }
     // The layer reads a request with a key in limited time, and says so if it is over.
     let mut request = if table::reads(target, &request) {
         request.map(Inbound::read)

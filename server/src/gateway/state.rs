@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use semel::http::IdempotencyLayer;
 use tokio_rustls::TlsAcceptor;
 
+use super::linger::Places;
 use super::meter::Meter;
 use super::table::Table;
 use super::workers::Workers;
@@ -18,6 +19,7 @@ pub(super) struct State {
     layer: IdempotencyLayer,
     pub(super) workers: Workers,
     pub(super) meter: Meter,
+    pub(super) lingering: Places,
 }
 
 /// A configuration, and what was made of it.
@@ -34,7 +36,7 @@ impl State {
     pub(super) fn new(config: Config, layer: IdempotencyLayer) -> Result<Self> {
         let workers = Workers::start()?;
         let current = RwLock::new(Arc::new(Current::new(config, &layer, &workers)?));
-        Ok(Self { current, layer, workers, meter: Meter::new() })
+        Ok(Self { current, layer, workers, meter: Meter::new(), lingering: Places::default() })
     }
 
     /// What is in force now.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::linger::{Linger, Places};
 use super::screen::{Screen, Tunnel};
 
 /// How a connection of HTTP/2 begins.
@@ -27,11 +28,22 @@ pub(super) struct Stream<I> {
     end: &'static [u8],
     /// Runs while the client does not take more.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Where connections that linger have a place.
+    places: Places,
+    ending: Ending,
+}
+
+/// How far the end of a connection has got.
+enum Ending {
+    Open,
+    /// Nothing more is written; what still comes is discarded.
+    Lingering(Linger),
+    Over,
 }
 
 impl<I> Stream<I> {
     /// `silence` is how long the client may take to begin, `patience` how long to take more.
-    pub(super) fn new(io: I, silence: Duration, patience: Duration, tunnel: Tunnel) -> Self {
+    pub(super) fn new(io: I, silence: Duration, patience: Duration, tunnel: Tunnel, places: Places) -> Self {
         let silent = Some(Box::pin(sleep(silence)));
         Self {
             io,
@@ -41,6 +53,8 @@ impl<I> Stream<I> {
             matched: 0,
             end: b"\r\n\r\n",
             stalled: None,
+            places,
+            ending: Ending::Open,
         }
     }
 
@@ -67,6 +81,23 @@ impl<I> Stream<I> {
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+    }
+}
+
+impl<I: AsyncRead + Unpin> Stream<I> {
+    /// A socket that is closed with unread bytes resets the connection, and with it the last answer is lost to a client that is
+    /// still sending. Where bytes are on their way, or there already, they are read first.
+    fn linger(&mut self, context: &mut Context<'_>) -> Option<Linger> {
+        if !self.screen.is_http_1() {
+            return None;
+        }
+        let comes_more = self.screen.expects_more() || {
+            let mut byte = [0; 1];
+            let mut byte = ReadBuf::new(&mut byte);
+            let read = Pin::new(&mut self.io).poll_read(context, &mut byte);
+            matches!(read, Poll::Ready(Ok(()))) && !byte.filled().is_empty()
+        };
+        if comes_more { self.places.linger() } else { None }
     }
 }
 
@@ -97,7 +128,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Stream<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Stream<I> {
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -126,7 +157,23 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Stream<I> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = Pin::new(&mut self.io).poll_shutdown(context);
-        self.limit(context, shut)
+        loop {
+            let this = &mut *self;
+            this.ending = match &mut this.ending {
+                Ending::Open => {
+                    let shut = Pin::new(&mut this.io).poll_shutdown(context);
+                    ready!(this.limit(context, shut))?;
+                    match this.linger(context) {
+                        Some(linger) => Ending::Lingering(linger),
+                        None => Ending::Over,
+                    }
+                }
+                Ending::Lingering(linger) => {
+                    ready!(linger.poll(&mut this.io, context));
+                    Ending::Over
+                }
+                Ending::Over => return Poll::Ready(Ok(())),
+            };
+        }
     }
 }

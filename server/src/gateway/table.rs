@@ -12,11 +12,11 @@ use tower_layer::Layer;
 
 use super::problem::Problem;
 use super::upstream::{Client, Upstream};
-use crate::config::{Config, Pattern, RouteConfig, Scoping};
+use crate::config::{Config, Pattern, RouteConfig, Scoping, Spellings};
 
 /// The routes, and what becomes of everything else.
 pub(super) struct Table {
-    routes: Vec<(Pattern, Target)>,
+    routes: Vec<(Pattern, Spellings, Target)>,
     rest: Option<Target>,
     /// What clients may know, as JSON.
     published: Bytes,
@@ -45,10 +45,10 @@ impl Table {
     /// # Errors
     /// If the realm breaks a limit.
     pub(super) fn new(config: &Config, layer: &IdempotencyLayer, client: &Client) -> anyhow::Result<Self> {
-        let cover = |route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
+        let cover = |pattern: &Pattern, route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
             let Some(origin) = route.upstream.clone() else { return Ok(None) };
             let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout);
-            let layer = layer_of(config, route, layer)?;
+            let layer = layer_of(config, pattern, route, layer)?;
             let mut published = layer.published();
             if let Some(problems) = published["problems"].as_array_mut() {
                 problems.extend(Problem::PUBLISHED.map(Problem::published));
@@ -59,13 +59,13 @@ impl Table {
         };
         let (mut routes, mut published) = (Vec::new(), Vec::new());
         for (pattern, route) in &config.routes {
-            if let Some((target, mut shown)) = cover(route)? {
+            if let Some((target, mut shown)) = cover(pattern, route)? {
                 shown["path"] = json!(pattern.to_string());
                 published.push(shown);
-                routes.push((pattern.clone(), target));
+                routes.push((pattern.clone(), route.spellings, target));
             }
         }
-        let (rest, published) = match cover(&config.all)? {
+        let (rest, published) = match cover(&Pattern::all(), &config.all)? {
             // Without routes, everything is covered.
             Some((target, shown)) if routes.is_empty() => (Some(target), shown),
             Some((Target::Covered(covered), _)) => {
@@ -78,8 +78,8 @@ impl Table {
 
     /// Where a request for this path goes: the first route that covers it wins.
     pub(super) fn target(&self, path: &str) -> Option<&Target> {
-        let covering = self.routes.iter().find(|(pattern, _)| pattern.covers(path));
-        covering.map(|(_, target)| target).or(self.rest.as_ref())
+        let covering = self.routes.iter().find(|(pattern, spellings, _)| pattern.covers(path, *spellings));
+        covering.map(|(_, _, target)| target).or(self.rest.as_ref())
     }
 
     /// What clients may know.
@@ -103,9 +103,24 @@ pub(super) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
     covered.methods.contains(request.method()) && request.headers().contains_key("idempotency-key")
 }
 
+/// Why the key of a request would not count, although its client believes that it does.
+pub(super) fn uncovered<B>(target: &Target, request: &Request<B>) -> Option<&'static str> {
+    let counts_anywhere =
+        matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
+    if !counts_anywhere || !request.headers().contains_key("idempotency-key") {
+        return None;
+    }
+    match target {
+        Target::Covered(covered) if covered.methods.contains(request.method()) => None,
+        Target::Covered(_) => Some("The route of this path counts keys on other methods only"),
+        Target::Open(_) => Some("No route covers this path"),
+    }
+}
+
 /// The layer with the terms of a route.
 fn layer_of(
     config: &Config,
+    pattern: &Pattern,
     route: &RouteConfig,
     layer: &IdempotencyLayer,
 ) -> anyhow::Result<IdempotencyLayer> {
@@ -119,6 +134,15 @@ fn layer_of(
         .with_request_timeout(config.body_timeout)
         // Longer than the upstream may be silent, so that one that is ends as broken.
         .with_whole_responses(route.upstream_timeout + Duration::from_secs(1));
+    let layer = route
+        .record_headers
+        .iter()
+        .try_fold(layer, |layer, name| layer.with_recorded_header(name.clone()))?;
+    let (pattern, spellings) = (pattern.clone(), route.spellings);
+    let layer = match spellings.all_count() {
+        true => layer,
+        false => layer.with_path(move |path| Some(pattern.spell(path, spellings))),
+    };
     let realm = Scope::new(&config.realm)?;
     Ok(match route.scope.clone() {
         Scoping::Credentials => layer,

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use http::uri::PathAndQuery;
-use http::{Request, Response, Uri, Version, request};
+use http::{Extensions, Request, Response, Uri, Version, request};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
@@ -23,6 +24,7 @@ use tower_service::Service;
 
 use super::body::{Moved, Outbound, Returned};
 use super::headers;
+use super::line::{Doubts, Exchanges, Lines, Unsent};
 use super::patient::Broken;
 use super::problem::Problem;
 use crate::config::Origin;
@@ -36,10 +38,21 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How many headers an answer may have. One with more is an answer lost, and its key held.
 const MAX_HEADERS: usize = 512;
 
-pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Outbound>;
+type Pool = legacy::Client<HttpsConnector<Lines>, Outbound>;
 
-/// A client for all upstreams, which keeps connections, and sends nothing twice.
+/// What sends requests to all upstreams, each of them once.
+#[derive(Clone)]
+pub(super) struct Client {
+    /// Keeps connections.
+    keeping: Pool,
+    /// Makes a connection for each request.
+    fresh: Pool,
+    doubts: Doubts,
+}
+
+/// A client for all upstreams.
 pub(super) fn client(trust: ClientConfig) -> Client {
+    let doubts = Doubts::default();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -49,13 +62,14 @@ pub(super) fn client(trust: ClientConfig) -> Client {
         .https_or_http()
         // Only this: over HTTP/2 many keys would share one connection, and be held together when it is lost.
         .enable_http1()
-        .wrap_connector(tcp);
-    legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
+        .wrap_connector(Lines::new(tcp, doubts.clone()));
+    let mut pool = legacy::Client::builder(TokioExecutor::new());
+    pool.pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .retry_canceled_requests(false)
-        .http1_max_headers(MAX_HEADERS)
-        .build(tls)
+        .http1_max_headers(MAX_HEADERS);
+    let keeping = pool.build(tls.clone());
+    Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(tls), doubts }
 }
 
 /// From whom a request came, for the upstream to know.
@@ -113,15 +127,54 @@ impl Upstream {
     }
 
     /// Sends a request, once, and waits for the head of the answer.
-    pub(super) async fn send(
+    pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Returned>, Unanswered> {
+        let client = &self.0.client;
+        match client.doubts.has(&self.0.origin.authority) {
+            true => self.send_over(&client.fresh, request).await,
+            false => self.send_over(&client.keeping, request).await,
+        }
+    }
+
+    /// The same; and where a connection that was kept is not fit for it, over a new one. Nothing has been sent then.
+    async fn send_again(
         &self,
+        parts: request::Parts,
+        body: Outbound,
+    ) -> Result<Response<Returned>, Unanswered> {
+        let spare = body.try_clone().map(|body| (parts.clone(), body));
+        let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
+        match (self.send(request).await, spare) {
+            (Err(Unanswered::Unsent), Some((parts, body))) => {
+                let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
+                self.send_over(&self.0.client.fresh, request).await
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    async fn send_over(
+        &self,
+        client: &Pool,
         mut request: Request<Outbound>,
     ) -> Result<Response<Returned>, Unanswered> {
-        let Shared { client, origin, patience, seconds } = &*self.0;
+        let Shared { origin, patience, seconds, .. } = &*self.0;
         let began = Instant::now();
         let captured = capture_connection(&mut request);
         let moved = request.extensions().get::<Moved>().cloned().unwrap_or_default();
-        let mut answer = std::pin::pin!(client.request(request));
+        let mut asking = std::pin::pin!(client.request(request));
+        let mut exchange = None;
+        let mut answer = std::pin::pin!(poll_fn(|context| {
+            let polled = asking.as_mut().poll(context);
+            // The connection has been given the request just now, and its task has not run yet.
+            if exchange.is_none()
+                && let Some(connected) = &*captured.connection_metadata()
+            {
+                let mut extras = Extensions::new();
+                connected.get_extras(&mut extras);
+                exchange = extras.get().map(Exchanges::begin);
+            }
+            polled
+        }));
         let answer = loop {
             let before = moved.count();
             match timeout(*patience, &mut answer).await {
@@ -134,7 +187,15 @@ impl Upstream {
         // Known from the moment it is given the request, and not before.
         let connected = captured.connection_metadata().is_some();
         match answer {
-            Ok(Ok(response)) => Ok(response.map(|body| Returned::passed(body, *patience))),
+            Ok(Ok(response)) if headers::is_misframed(response.headers()) => Err(Unanswered::Misframed),
+            Ok(Ok(response)) => {
+                // What follows a switch of protocols is no answer.
+                let exchange = exchange.filter(|_| !response.status().is_informational());
+                if let Some(exchange) = exchange.as_ref().filter(|_| headers::is_last(&response)) {
+                    exchange.is_last();
+                }
+                Ok(response.map(|body| Returned::passed(body, *patience, exchange)))
+            }
             Ok(Err(error)) => Err(Unanswered::because(&error, connected, origin)),
             Err(_) if connected => Err(Unanswered::TimedOut),
             Err(_) => {
@@ -158,10 +219,7 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
         let upstream = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let answer = match upstream.request(parts, body.into()) {
-                Ok(request) => upstream.send(request).await.and_then(final_only),
-                Err(_) => Err(Unanswered::Unsendable),
-            };
+            let answer = upstream.send_again(parts, body.into()).await.and_then(final_only);
             Ok(answer.map_or_else(Unanswered::response, |mut response| {
                 if let Some(verdict) = headers::for_client(response.headers_mut()) {
                     response.extensions_mut().insert(verdict);
@@ -188,8 +246,12 @@ pub(super) enum Unanswered {
     BrokeOff,
     /// The client was too slow with its body.
     Slow,
+    /// A connection was not fit for it, and nothing was sent.
+    Unsent,
     /// The connection ended after something was sent.
     Lost,
+    /// The answer is framed in a way that cannot be passed on.
+    Misframed,
     /// No answer came in time.
     TimedOut,
 }
@@ -199,6 +261,7 @@ impl Unanswered {
         let cause = match Broken::caused(error) {
             Some(Broken::Off(_)) => return Self::BrokeOff,
             Some(Broken::Slow) => return Self::Slow,
+            None if Unsent::caused(error) => return Self::Unsent,
             // A request that a closed connection has not taken is given back as it was.
             None if !connected || is_canceled(error) => Self::Unreachable,
             None => Self::Lost,
@@ -210,12 +273,16 @@ impl Unanswered {
 
     pub(super) fn response(self) -> Response<Returned> {
         let (problem, verdict) = match self {
-            Self::Unreachable => (Problem::UNREACHABLE, Verdict::Release),
+            Self::Unreachable | Self::Unsent => (Problem::UNREACHABLE, Verdict::Release),
             Self::Unsendable => (Problem::MALFORMED, Verdict::Release),
             Self::BrokeOff => (Problem::BROKE_OFF, Verdict::Abandon("the request broke off".to_owned())),
             Self::Slow => (Problem::SLOW, Verdict::Abandon("the request did not go on".to_owned())),
             Self::Lost => {
                 (Problem::LOST, Verdict::Abandon("the upstream was lost before it answered".to_owned()))
+            }
+            Self::Misframed => {
+                let why = "the answer of the upstream was framed in a way that cannot be passed on";
+                (Problem::MISFRAMED, Verdict::Abandon(why.to_owned()))
             }
             Self::TimedOut => {
                 (Problem::TIMED_OUT, Verdict::Abandon("the upstream did not answer in time".to_owned()))

@@ -47,16 +47,16 @@ async fn an_upstream_that_is_lost_after_it_was_asked_holds_the_key() {
     for (what, sent, status) in [
         ("before any byte", String::new(), 502),
         ("within the head", head.to_owned(), 502),
-        ("after the head", format!("{head}Content-Length: 10\r\n\r\n"), 500),
-        ("within the body", format!("{head}Content-Length: 10\r\n\r\nhello"), 500),
-        ("within a chunked body", chunked.clone(), 500),
-        ("within a chunk", format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhel"), 500),
-        ("within the size of a chunk", format!("{chunked}f"), 500),
-        ("before the last line", format!("{chunked}0\r\n"), 500),
+        ("after the head", format!("{head}Content-Length: 10\r\n\r\n"), 502),
+        ("within the body", format!("{head}Content-Length: 10\r\n\r\nhello"), 502),
+        ("within a chunked body", chunked.clone(), 502),
+        ("within a chunk", format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhel"), 502),
+        ("within the size of a chunk", format!("{chunked}f"), 502),
+        ("before the last line", format!("{chunked}0\r\n"), 502),
         ("with what is not HTTP", "hello\r\n\r\n".to_owned(), 502),
         ("with two lengths", format!("{head}Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc"), 502),
         ("with no status", "HTTP/1.1 abc OK\r\n\r\n".to_owned(), 502),
-        ("with a chunk of no size", format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n"), 500),
+        ("with a chunk of no size", format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n"), 502),
         ("after an interim answer", "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n".to_owned(), 502),
     ] {
         let upstream = Upstream::start(move |_| {
@@ -289,7 +289,7 @@ async fn an_answer_that_breaks_off_late_is_no_outcome() {
     })
     .await;
     let gateway = Setup::before(upstream.address).start().await;
-    gateway.post("k", "{}").await.problem(500, "handler_failed");
+    gateway.post("k", "{}").await.problem(502, "upstream_broke_off");
     assert_held(&gateway.post("k", "{}").await);
 }
 
@@ -310,7 +310,7 @@ async fn an_answer_that_does_not_go_on_is_no_outcome() {
     })
     .await;
     let gateway = Setup::before(upstream.address).with("--upstream-timeout", "150ms").start().await;
-    gateway.post("k", "{}").await.problem(500, "handler_failed");
+    gateway.post("k", "{}").await.problem(502, "upstream_broke_off");
     assert_held(&gateway.post("k", "{}").await);
     // Without a key the client gets what there was, and the end of the connection.
     let mut wire = gateway.wire().await;

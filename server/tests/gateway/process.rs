@@ -184,6 +184,14 @@ impl Gateway {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success(), "{kill}");
     }
 
+    /// Whether a signal has stopped all of it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("stat"));
+        stat.is_ok_and(|stat| {
+            stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+        })
+    }
+
     /// Ends it as nothing can be ended more.
     pub(crate) fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("it was alive");
@@ -270,8 +278,13 @@ impl Gateway {
 
     /// Asks the admin.
     pub(crate) async fn admin(&self, path: &str) -> Reply {
+        self.admin_as("localhost", path, "").await
+    }
+
+    /// The same under another name of the host, with more fields.
+    pub(crate) async fn admin_as(&self, host: &str, path: &str, fields: &str) -> Reply {
         let mut wire = Wire::to(self.admin).await;
-        wire.send(request(&format!("GET {path}"), "", b"")).await;
+        wire.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).await;
         wire.reply().await
     }
 }

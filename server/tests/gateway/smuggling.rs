@@ -105,9 +105,14 @@ async fn what_is_framed_in_two_ways_is_refused_and_the_connection_closed() {
     ] {
         rows.push((head.to_owned(), "0\r\n\r\n"));
     }
-    for named in
-        ["idempotency-key", "close, Idempotency-Key", "Host", "content-length", "X-User", "cookie,x-user"]
-    {
+    for named in [
+        "idempotency-key",
+        "close, Idempotency-Key",
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "cookie,x-user",
+    ] {
         let fields =
             format!("Connection: {named}\r\nIdempotency-Key: k\r\nX-User: ann\r\nContent-Length: 5\r\n");
         rows.push((format!("POST /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n"), "0\r\n\r\n"));

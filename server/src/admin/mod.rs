@@ -1,12 +1,16 @@
 //! The listener for whoever looks after the gateway: health, metrics, configuration.
 
+mod guard;
+mod visitors;
+
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::server::conn::http1;
@@ -15,10 +19,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) use guard::Guard;
+use visitors::Visitors;
 
 use crate::stores::Opened;
 
@@ -26,8 +32,6 @@ use crate::stores::Opened;
 const PROBE: Duration = Duration::from_secs(2);
 /// How often what was measured is put in order; without it, memory grows.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// How many may ask at a time.
-const CONNECTIONS: usize = 64;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// From a tenth of a millisecond to a minute.
 const SECONDS: [f64; 18] = [
@@ -62,6 +66,7 @@ pub(crate) struct Health {
     store: Opened,
     stopping: CancellationToken,
     config: Box<dyn Fn() -> Value + Send + Sync>,
+    guard: Box<dyn Fn() -> Guard + Send + Sync>,
 }
 
 impl Health {
@@ -69,8 +74,9 @@ impl Health {
         store: Opened,
         stopping: CancellationToken,
         config: impl Fn() -> Value + Send + Sync + 'static,
+        guard: impl Fn() -> Guard + Send + Sync + 'static,
     ) -> Self {
-        Self { store, stopping, config: Box::new(config) }
+        Self { store, stopping, config: Box::new(config), guard: Box::new(guard) }
     }
 
     /// Whether requests can be served, or why not.
@@ -97,26 +103,27 @@ pub(crate) fn serve(
 ) -> Result<AbortOnDropHandle<()>> {
     tracing::info!("admin on {}", listener.local_addr()?);
     let shared = Arc::new((health, metrics));
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let visitors = Visitors::default();
     Ok(AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
-            // Nobody closes it.
-            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
             let Ok((io, _)) = listener.accept().await else {
                 sleep(Duration::from_millis(50)).await;
                 continue;
             };
+            let Ok(own) = io.local_addr() else { continue };
             let shared = Arc::clone(&shared);
-            tokio::spawn(async move {
+            visitors.admit(|visit| async move {
                 let answer = service_fn(|request| {
-                    let shared = Arc::clone(&shared);
-                    async move { Ok::<_, Infallible>(answer(&request, &shared.0, &shared.1).await) }
+                    let (shared, visit) = (Arc::clone(&shared), visit.clone());
+                    async move {
+                        let _busy = visit.busy();
+                        Ok::<_, Infallible>(answer(&request, own.ip(), &shared.0, &shared.1).await)
+                    }
                 });
                 let mut server = http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
                 // A probe that hangs up has what it wants.
                 let _ = server.serve_connection(TokioIo::new(io), answer).await;
-                drop(place);
             });
         }
     })))
@@ -124,9 +131,24 @@ pub(crate) fn serve(
 
 async fn answer<B>(
     request: &Request<B>,
+    own: IpAddr,
     health: &Health,
     metrics: &PrometheusHandle,
 ) -> Response<Full<Bytes>> {
+    let guard = (health.guard)();
+    if !guard.knows_host(request, own) {
+        let text = "this listener is not asked under that name; --admin-host NAME allows it\n".to_owned();
+        return page(StatusCode::MISDIRECTED_REQUEST, "text/plain", text);
+    }
+    let is_open = matches!(request.uri().path(), "/livez" | "/readyz");
+    let is_trusted = guard.knows_bearer(request);
+    if !is_open && !is_trusted {
+        let text = "a bearer token is needed: `Authorization: Bearer …` with what --admin-token-file holds\n"
+            .to_owned();
+        let mut refused = page(StatusCode::UNAUTHORIZED, "text/plain", text);
+        refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return refused;
+    }
     let (status, kind, text) = match request.uri().path() {
         _ if !matches!(*request.method(), Method::GET | Method::HEAD) => {
             let mut refused = page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned());
@@ -136,6 +158,9 @@ async fn answer<B>(
         "/livez" => (StatusCode::OK, "text/plain", "alive\n".to_owned()),
         "/readyz" => match health.ready().await {
             Ok(()) => (StatusCode::OK, "text/plain", "ready\n".to_owned()),
+            Err(_) if !is_trusted => {
+                (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "not ready\n".to_owned())
+            }
             Err(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("not ready: {why}\n")),
         },
         "/metrics" => (StatusCode::OK, "text/plain; version=0.0.4", metrics.render()),

@@ -1,0 +1,118 @@
+//! Answers that no request has asked for, on connections that are kept.
+
+use std::time::Duration;
+
+use crate::process::{Setup, until};
+use crate::stop::Stop;
+use crate::upstream::{Act, Line, Upstream, ok};
+use crate::wire::{Wire, request};
+
+const EVIL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+
+/// Answers each request twice, the second time so much later, before it reads the next one.
+async fn twice(mut line: Line, later: Duration) {
+    while let Some(seen) = line.request().await {
+        let (Act::Answer(bytes) | Act::Last(bytes)) = ok(&seen);
+        line.send(bytes).await;
+        tokio::time::sleep(later).await;
+        line.send(EVIL).await;
+    }
+}
+
+async fn post(wire: &mut Wire, key: usize) -> String {
+    wire.send(request("POST /charges", &format!("Idempotency-Key: k{key}\r\n"), b"{}")).await;
+    wire.reply().await.text()
+}
+
+/// A client had made the service see two requests in one. The second answer came a little later, and was recorded under the key of the
+/// next request: 300 of 300 times.
+#[tokio::test]
+async fn an_answer_that_comes_while_a_connection_is_idle_goes_nowhere() {
+    for later in [0, 1, 10, 100] {
+        let later = Duration::from_millis(later);
+        let upstream = Upstream::raw(move |line| twice(line, later)).await;
+        let gateway = Setup::before(upstream.address).start().await;
+        let mut wire = gateway.wire().await;
+        for key in 1..=5 {
+            assert_eq!(post(&mut wire, key).await, format!("run {key}"), "{later:?}");
+            // The upstream has closed the connection once it has heard that the gateway has.
+            tokio::time::sleep(later + Duration::from_millis(30)).await;
+        }
+        for key in 1..=5 {
+            assert_eq!(post(&mut wire, key).await, format!("run {key}"), "{later:?}, replayed");
+        }
+    }
+}
+
+/// Nothing tells a second answer from the next one once the next request is on its way. It happens once; from then on the
+/// upstream gets a connection for each request.
+#[tokio::test]
+async fn an_upstream_that_was_caught_once_is_not_trusted_with_a_connection_that_is_kept() {
+    for later in [1, 10, 100] {
+        let later = Duration::from_millis(later);
+        let upstream = Upstream::raw(move |line| twice(line, later)).await;
+        let mut gateway = Setup::before(upstream.address).start().await;
+        let mut wire = gateway.wire().await;
+        let mut evil = 0;
+        for key in 1..=20 {
+            evil += usize::from(post(&mut wire, key).await == "evil");
+        }
+        assert!(evil <= 1, "{evil} of 20 answers were those of another request, {later:?}");
+        gateway.line("no request had asked for").await;
+        assert!(gateway.metric(&["semel_gateway_upstream_strays_total"]).await >= 1.0);
+    }
+}
+
+/// An upstream does this after its first answer, while the gateway is stopped; so the gateway hears of it and of the next request at
+/// the same time.
+async fn unheard(act: &'static str) {
+    let stop = Stop::default();
+    let stops = stop.clone();
+    let upstream = Upstream::raw(move |mut line| {
+        let stop = stops.clone();
+        async move {
+            while let Some(seen) = line.request().await {
+                let (Act::Answer(bytes) | Act::Last(bytes)) = ok(&seen);
+                line.send(bytes).await;
+                if seen.number == 1 {
+                    stop.here().await;
+                    if act.is_empty() {
+                        drop(line);
+                        return stop.here().await;
+                    }
+                    line.send(act).await;
+                    stop.here().await;
+                }
+            }
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).start().await;
+    let mut wire = gateway.wire().await;
+    assert_eq!(post(&mut wire, 1).await, "run 1");
+    stop.arrival().await;
+    gateway.signal("STOP");
+    until("it stands still", || gateway.is_stopped()).await;
+    stop.go();
+    stop.arrival().await;
+    wire.send(request("POST /charges", "Idempotency-Key: k2\r\n", b"{}")).await;
+    gateway.signal("CONT");
+    assert_eq!(wire.reply().await.told(), (200, "run 2".to_owned(), false));
+    assert_eq!((upstream.count(), upstream.connections()), (2, 2));
+}
+
+/// The socket is asked before a request is written, as the runtime may not have heard what has arrived.
+#[tokio::test]
+async fn an_answer_that_arrived_unheard_is_not_the_answer_to_the_next_request() {
+    for _ in 0..5 {
+        unheard(EVIL).await;
+    }
+}
+
+/// Such a request was lost, and its key held, although nothing of it had been sent.
+#[tokio::test]
+async fn a_connection_that_was_closed_unheard_costs_no_key() {
+    for _ in 0..5 {
+        unheard("").await;
+    }
+}
