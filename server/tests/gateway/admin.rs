@@ -1,8 +1,13 @@
 //! The admin listener, asked by those who should not, or who stall.
 
+use std::time::{Duration, Instant};
+
 use crate::process::Setup;
 use crate::upstream::Upstream;
 use crate::wire::Wire;
+
+/// After which the listener ends clients that stall by itself.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A web page under a name of its own that resolves to 127.0.0.1 reads what a browser is answered.
 #[tokio::test]
@@ -78,6 +83,8 @@ async fn clients_that_stall_keep_no_probe_out() {
         }
         stalled.push(wire);
     }
+    let began = Instant::now();
     assert_eq!(gateway.admin("/livez").await.told(), (200, "alive\n".to_owned(), false));
     assert_eq!(gateway.admin("/readyz").await.status, 200);
+    assert!(began.elapsed() < HEADER_TIMEOUT, "the probes waited for {:?}", began.elapsed());
 }
