@@ -168,7 +168,7 @@ async fn nginx(upstream: SocketAddr, folder: &Path, report: &mut Report) -> Resu
     let said = Command::new(&program).arg("-v").output().await.context("could not run nginx")?;
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     report.version("nginx", said.trim().trim_start_matches("nginx version: nginx/"));
-    let [port] = xtask::redis_servers::free_ports()?;
+    let port = xtask::ports::Port::reserve()?;
     let config = format!(
         "daemon off; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/nginx.log crit;
         events {{ worker_connections 1024; }}
@@ -188,7 +188,7 @@ async fn nginx(upstream: SocketAddr, folder: &Path, report: &mut Report) -> Resu
     std::fs::write(&file, config).context("could not write the configuration of nginx")?;
     let mut command = Command::new(program);
     command.arg("-p").arg(folder).arg("-c").arg(&file).arg("-e").arg(folder.join("nginx.log"));
-    Served::at("nginx", command, SocketAddr::from(([127, 0, 0, 1], port))).await
+    Served::at("nginx", command, port.address()).await
 }
 
 /// A folder that is gone in the end.

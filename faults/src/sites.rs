@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tokio_postgres::{Client, NoTls};
 use xtask::disk::SmallDisk;
+use xtask::ports::Port;
 use xtask::postgres_servers::PostgresServers;
-use xtask::redis_servers::{RedisServers, free_ports};
+use xtask::redis_servers::RedisServers;
 
 use crate::redis_cluster::RedisCluster;
 use crate::scenario::Place;
@@ -33,7 +34,7 @@ pub(crate) struct Sites {
     started: Vec<&'static str>,
     /// Which of a pair takes writes, by the first that did.
     primary: BTreeMap<&'static str, &'static str>,
-    redis: Option<(RedisServers, u16)>,
+    redis: Option<(RedisServers, Port)>,
     cluster: Option<RedisCluster>,
     /// A disk each, by whether it is that of Postgres: one that is full is not to end the other.
     disks: BTreeMap<bool, SmallDisk>,
@@ -124,13 +125,13 @@ impl Sites {
     pub(crate) fn hot(&mut self) -> Result<SocketAddr> {
         if self.redis.is_none() {
             let mut servers = RedisServers::new()?;
-            let [port] = free_ports()?;
+            let port = Port::reserve()?;
             let settings = format!("--port {port} --bind 127.0.0.1 --appendonly yes --appendfsync always");
             servers.start(HOT, &settings)?;
             self.redis = Some((servers, port));
         }
         let (_, port) = self.redis.as_ref().context("there is no Redis")?;
-        Ok((Ipv4Addr::LOCALHOST, *port).into())
+        Ok(port.address())
     }
 
     pub(crate) fn signal_hot(&mut self, signal: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The processes of a round, the ways between them, and the store behind them.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::task::block_in_place;
 use tokio::time::{Duration, sleep};
-use xtask::redis_servers::free_ports;
+use xtask::ports::Port;
 
 use crate::checker::Policy;
 use crate::process::{Process, Program};
@@ -63,6 +63,8 @@ pub(crate) struct World {
     /// The file that says by how much the application's clock is off.
     pub(crate) clock: PathBuf,
     _ledger: Process,
+    /// Of the processes, which are started again on them.
+    ports: [Port; 2 * PROCESSES],
     /// Of the ledger's socket: its path has to be short.
     socket: TempDir,
 }
@@ -87,12 +89,12 @@ impl World {
             database: format!("round_{number}"),
             clock: folder.join("clock"),
             _ledger: ledger(programs, folder, socket.path()).await?,
+            ports: Port::several()?,
             socket,
         };
         std::fs::write(&world.clock, "+0\n")?;
         let urls = world.open(scenario, sites).await?;
-        let addresses =
-            free_ports::<{ 2 * PROCESSES }>()?.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let addresses = world.ports.each_ref().map(Port::address);
         let (fronts, backs) = addresses.split_at(PROCESSES);
         let ledger = ledger_socket(world.socket.path());
         let clock = world.clock.clone();

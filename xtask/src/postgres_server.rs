@@ -1,5 +1,7 @@
 //! What is known of one server of Postgres, and its configuration.
 
+use crate::ports::Port;
+
 /// What every server has, unless its settings say otherwise.
 const SETTINGS: [&str; 7] = [
     "listen_addresses=127.0.0.1",
@@ -15,7 +17,7 @@ const SETTINGS: [&str; 7] = [
 ];
 
 pub(crate) struct Server {
-    pub(crate) port: u16,
+    pub(crate) port: Port,
     /// Whether it has ever started.
     pub(crate) has_run: bool,
     /// Such as `max_connections=10`.
@@ -29,7 +31,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(port: u16) -> Self {
+    pub(crate) fn new(port: Port) -> Self {
         Self { port, has_run: false, settings: Vec::new(), primary: None, sync_names: None, stalled: false }
     }
 
@@ -71,7 +73,7 @@ mod facts {
 
     #[test]
     fn server_that_is_no_standby_any_more_looks_for_no_primary() {
-        let mut server = Server::new(5432);
+        let mut server = Server::new(Port::reserve().unwrap());
         server.settings = vec!["primary_conninfo=port=1".to_owned()];
         let last = |configuration: String| {
             configuration.lines().rfind(|line| line.starts_with("primary_conninfo")).map(str::to_owned)

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::account::Account;
 use crate::find::{Found, find};
+use crate::ports::Port;
 use crate::postgres::POSTGRES;
 use crate::postgres_server::Server;
-use crate::redis_servers::free_ports;
 use crate::servers::Guardian;
 
 /// Servers of Postgres that run until this is dropped, or the process ends. Each listens on a port of 127.0.0.1 and at a
@@ -177,7 +177,7 @@ impl PostgresServers {
     /// # Errors
     /// If there is no such server.
     pub fn port(&self, name: &str) -> Result<u16> {
-        Ok(self.servers.get(name).with_context(|| format!("there is no server {name}"))?.port)
+        Ok(self.servers.get(name).with_context(|| format!("there is no server {name}"))?.port.number())
     }
 
     /// The URL of a server on 127.0.0.1.
@@ -214,8 +214,7 @@ impl PostgresServers {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         ensure!(!name.is_empty() && name.chars().all(plain), "not the name of a server: {name:?}");
         if !self.servers.contains_key(name) {
-            let [port] = free_ports()?;
-            self.servers.insert(name.to_owned(), Server::new(port));
+            self.servers.insert(name.to_owned(), Server::new(Port::reserve()?));
         }
         self.known(name)
     }
@@ -224,8 +223,8 @@ impl PostgresServers {
         self.servers.get_mut(name).with_context(|| format!("there is no server {name}"))
     }
 
-    /// Starts a server by this order. If somebody has taken its port since it was found free, it gets another one, unless it
-    /// is known under that one already.
+    /// Starts a server by this order. If another program listens on its port, which was reserved but told
+    /// to no one, it gets another one, unless it is known under that one already.
     fn bring_up(&mut self, order: &str, name: &str, words: &str) -> Result<()> {
         let mut tries = 0;
         loop {
@@ -240,7 +239,7 @@ impl PostgresServers {
             if server.has_run || tries == 5 || !format!("{error:#}").contains("could not bind") {
                 return Err(error);
             }
-            [server.port] = free_ports()?;
+            server.port = Port::reserve()?;
         }
     }
 

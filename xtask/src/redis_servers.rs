@@ -1,17 +1,16 @@
 //! Servers of Redis that tests start, stop and kill as they like.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::account::Account;
 use crate::find::{Found, find};
+use crate::ports::Port;
 use crate::redis::REDIS;
 use crate::servers::Guardian;
 
@@ -22,6 +21,8 @@ pub struct RedisServers {
     found: Found,
     /// With what each was started.
     settings: BTreeMap<String, String>,
+    /// Those of clusters.
+    ports: Vec<Port>,
 }
 
 impl RedisServers {
@@ -35,7 +36,13 @@ impl RedisServers {
         let mut shell = account.command("sh");
         shell.args(["-c", include_str!("redis.sh"), "xtask"]);
         shell.env("REDIS_FOLDER", &found.folder).env("REDIS_LIBRARIES", &found.libraries);
-        Ok(Self { guardian: Guardian::start(&mut shell)?, account, found, settings: BTreeMap::new() })
+        Ok(Self {
+            guardian: Guardian::start(&mut shell)?,
+            account,
+            found,
+            settings: BTreeMap::new(),
+            ports: Vec::new(),
+        })
     }
 
     /// Starts a server, for the first time or again, with settings such as `--appendonly yes`, and returns the URL of its
@@ -87,9 +94,8 @@ impl RedisServers {
     /// # Errors
     /// If it does not start.
     pub fn start_cluster(&mut self, settings: &str) -> Result<[u16; 6]> {
-        let ports = free_ports::<12>()?;
-        let (clients, buses) = ports.split_at(6);
-        for (number, (port, bus)) in clients.iter().zip(buses).enumerate() {
+        let (clients, buses) = (Port::several::<6>()?, Port::several::<6>()?);
+        for (number, (port, bus)) in clients.iter().zip(&buses).enumerate() {
             self.start(
                 &format!("node{number}"),
                 &format!(
@@ -107,7 +113,9 @@ impl RedisServers {
         for number in 0..6 {
             self.await_cluster(&format!("node{number}"))?;
         }
-        clients.try_into().context("there are six servers")
+        let numbers = clients.each_ref().map(Port::number);
+        self.ports.extend(clients.into_iter().chain(buses));
+        Ok(numbers)
     }
 
     /// Waits until a server of a cluster knows that all is well, and has its replica or its master.
@@ -133,24 +141,4 @@ impl RedisServers {
             sleep(Duration::from_millis(50));
         }
     }
-}
-
-/// Ports of 127.0.0.1 that nobody uses right now, and that the system does not give to clients.
-///
-/// # Errors
-/// If there are none.
-pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let chance = RandomState::new();
-    let mut ports = [0; N];
-    // Held until all are known, so that none comes twice.
-    let mut held = Vec::with_capacity(N);
-    for tried in 0..1_000_u32 {
-        let Some(free) = ports.get_mut(held.len()) else { return Ok(ports) };
-        let port = 11_000 + (chance.hash_one(tried) % 20_000) as u16;
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
-            *free = port;
-            held.push(listener);
-        }
-    }
-    bail!("found no {N} free ports")
 }

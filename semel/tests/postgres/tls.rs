@@ -1,13 +1,13 @@
 //! Ways to a server over TCP: encrypted or not, with one host or several.
 
 use std::fs::{self, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use semel::{PostgresOptions, StoreError, Token};
 use tokio_postgres::{Client, NoTls};
+use xtask::ports::Port;
 use xtask::servers::Servers;
 
 /// Those servers that root starts run as `nobody`.
@@ -15,13 +15,13 @@ const NOBODY: u32 = 65534;
 
 /// A server with a port.
 struct Server {
-    port: u16,
+    port: Port,
     _server: Servers,
 }
 
 impl Server {
     fn start(settings: &[&str]) -> Self {
-        let port = free_port();
+        let port = Port::reserve().unwrap();
         let place = ["listen_addresses=127.0.0.1".to_owned(), format!("port={port}")];
         let settings: Vec<&str> = place.iter().map(String::as_str).chain(settings.iter().copied()).collect();
         Self { port, _server: Servers::postgres(&settings).unwrap() }
@@ -46,11 +46,6 @@ impl Server {
         tokio::spawn(connection);
         client
     }
-}
-
-/// A port that nobody listens at.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A folder of keys and certificates.
@@ -167,7 +162,7 @@ async fn server_without_tls_is_used_unless_that_is_refused() {
 #[tokio::test]
 async fn first_of_several_hosts_that_takes_writes_is_used() {
     let (reads, writes) = (Server::start(&["default_transaction_read_only=on"]), Server::start(&[]));
-    let connected = async |ports: [u16; 2], options: &str| {
+    let connected = async |ports: [&Port; 2], options: &str| {
         let name = format!("semel-{}", Token::random());
         let [first, second] = ports;
         let url = format!(
@@ -178,13 +173,15 @@ async fn first_of_several_hosts_that_takes_writes_is_used() {
         let mut ports = Vec::new();
         for server in [&reads, &writes] {
             if !server.client().await.query(question, &[&name]).await.unwrap().is_empty() {
-                ports.push(server.port);
+                ports.push(server.port.number());
             }
         }
         ports
     };
-    assert_eq!(connected([free_port(), writes.port], "").await, [writes.port]);
-    assert_eq!(connected([reads.port, writes.port], "").await, [reads.port]);
+    let down = Port::reserve().unwrap();
+    let (read, write) = ([reads.port.number()], [writes.port.number()]);
+    assert_eq!(connected([&down, &writes.port], "").await, write);
+    assert_eq!(connected([&reads.port, &writes.port], "").await, read);
     let writing = "&target_session_attrs=read-write";
-    assert_eq!(connected([reads.port, writes.port], writing).await, [writes.port]);
+    assert_eq!(connected([&reads.port, &writes.port], writing).await, write);
 }

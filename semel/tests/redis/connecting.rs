@@ -1,7 +1,8 @@
 //! Which servers a store connects to, and what it says about them.
 
 use semel::{Once, Policy, RedisOptions, RedisStore, Store, StoreError};
-use xtask::redis_servers::{RedisServers, free_ports};
+use xtask::ports::Port;
+use xtask::redis_servers::RedisServers;
 
 use crate::log;
 use crate::place::{Place, ask, granted, lease};
@@ -18,7 +19,7 @@ async fn refused(url: &str) -> StoreError {
 
 /// A master and its replica, which has all of it.
 pub(crate) async fn pair(servers: &mut RedisServers, settings: &str) -> (String, String) {
-    let [port] = free_ports().unwrap();
+    let port = Port::reserve().unwrap();
     let settings = format!("--repl-diskless-sync-delay 0 {settings}");
     let master = servers.start("master", &format!("--port {port} --bind 127.0.0.1 {settings}")).unwrap();
     let replica = servers.start("replica", &format!("--replicaof 127.0.0.1 {port} {settings}")).unwrap();
@@ -101,7 +102,7 @@ async fn a_password_that_changes_is_not_given_away_and_may_change_back() {
 
 #[tokio::test]
 async fn a_place_where_nobody_listens_is_unavailable() {
-    let [port] = free_ports().unwrap();
+    let port = Port::reserve().unwrap();
     for url in [
         format!("redis://127.0.0.1:{port}"),
         format!("redis+cluster://127.0.0.1:{port},127.0.0.1:{port}"),
@@ -117,8 +118,8 @@ async fn a_place_where_nobody_listens_is_unavailable() {
 #[tokio::test]
 async fn several_servers_that_are_no_cluster_are_refused() {
     let mut servers = RedisServers::new().unwrap();
-    let [first, second] = free_ports().unwrap();
-    for (name, port) in [("first", first), ("second", second)] {
+    let [first, second] = Port::several().unwrap();
+    for (name, port) in [("first", &first), ("second", &second)] {
         servers.start(name, &format!("--port {port} --bind 127.0.0.1")).unwrap();
     }
     // Each would grant what the other has granted.
@@ -132,8 +133,8 @@ async fn several_servers_that_are_no_cluster_are_refused() {
 #[tokio::test]
 async fn a_server_that_becomes_a_replica_is_left_and_found_again() {
     let mut servers = RedisServers::new().unwrap();
-    let [first, second] = free_ports().unwrap();
-    for (name, port) in [("first", first), ("second", second)] {
+    let [first, second] = Port::several().unwrap();
+    for (name, port) in [("first", &first), ("second", &second)] {
         servers.start(name, &format!("--port {port} --bind 127.0.0.1")).unwrap();
     }
     let place = Place::on(format!("redis://127.0.0.1:{first}"));

@@ -1,7 +1,8 @@
 //! The master of a service, as a sentinel knows it.
 
 use semel::{RedisStore, Store};
-use xtask::redis_servers::{RedisServers, free_ports};
+use xtask::ports::Port;
+use xtask::redis_servers::RedisServers;
 
 use crate::place::{Place, ask, done, granted, is_replayed};
 use crate::server::{connection, say, settled};
@@ -10,15 +11,17 @@ use crate::until::until;
 /// A sentinel that watches over a master and its replica, each at a port of 127.0.0.1.
 struct Watched {
     servers: RedisServers,
-    ports: [u16; 3],
+    ports: [Port; 3],
+    /// Where no sentinel listens.
+    down: Port,
 }
 
 impl Watched {
     async fn start() -> Self {
         let mut servers = RedisServers::new().unwrap();
-        let ports = free_ports().unwrap();
-        let [sentinel, master, replica] = ports;
-        let at = |port: u16| format!("--port {port} --bind 127.0.0.1");
+        let ports = Port::several().unwrap();
+        let [sentinel, master, replica] = &ports;
+        let at = |port: &Port| format!("--port {port} --bind 127.0.0.1");
         let master_settings = format!("{} --repl-diskless-sync-delay 0", at(master));
         servers.start("master", &master_settings).unwrap();
         servers.start("replica", &format!("{} --replicaof 127.0.0.1 {master}", at(replica))).unwrap();
@@ -36,13 +39,12 @@ impl Watched {
             info.contains("status=ok,") && info.contains("slaves=1,")
         })
         .await;
-        Self { servers, ports }
+        Self { servers, ports, down: Port::reserve().unwrap() }
     }
 
     fn url(&self, service: &str) -> String {
         // The first of the sentinels is down.
-        let [nobody] = free_ports().unwrap();
-        format!("redis+sentinel://127.0.0.1:{nobody},127.0.0.1:{}/{service}", self.ports[0])
+        format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/{service}", self.down, self.ports[0])
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use semel::{RedisStore, StoreError, Token};
-use xtask::redis_servers::{RedisServers, free_ports};
+use xtask::ports::Port;
+use xtask::redis_servers::RedisServers;
 
 use crate::place::{ask, granted};
 use crate::server::whole;
@@ -68,7 +69,7 @@ async fn sslmode_says_whom_to_trust() {
     papers.authority("stranger");
     let settings = papers.server("localhost", &authority);
     let mut servers = RedisServers::new().unwrap();
-    let [port, plain] = free_ports().unwrap();
+    let [port, plain] = Port::several().unwrap();
     servers.start("secure", &format!("--port 0 --tls-port {port} --bind 127.0.0.1 {settings}")).unwrap();
     servers.start("plain", &format!("--port {plain} --bind 127.0.0.1")).unwrap();
     let (known, stranger) =

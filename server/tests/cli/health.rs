@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use xtask::ports::Port;
 
 use crate::place::{Place, database, file, on_every_store};
 use crate::process::semel;
@@ -84,9 +85,10 @@ fn a_gateway_that_does_not_answer_is_not_waited_for() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.out.contains("no answer within 200ms"), "{ran:?}");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    let ran = semel(&["health", "--gateway", "http://127.0.0.1:1"]);
+    let down = Port::reserve().unwrap();
+    let ran = semel(&["health", "--gateway", &format!("http://127.0.0.1:{down}")]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.out.contains("could not connect to 127.0.0.1:1"), "{ran:?}");
+    assert!(ran.out.contains(&format!("could not connect to 127.0.0.1:{down}")), "{ran:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use xtask::ports::Port;
 
 use crate::process::Setup;
 use crate::stop::Stop;
@@ -16,15 +17,12 @@ fn assert_held(reply: &Reply) {
 
 #[tokio::test]
 async fn a_refused_connection_releases_the_key() {
-    // A port that nobody else gets, on which nobody listens yet.
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let gateway = Setup::before(address).start().await;
+    let port = Port::reserve().unwrap();
+    let gateway = Setup::before(port.address()).start().await;
     for _ in 0..2 {
         gateway.post("k", "{}").await.problem(502, "upstream_unreachable");
     }
-    let listener = TcpListener::bind(address).await.unwrap();
+    let listener = TcpListener::bind(port.address()).await.unwrap();
     let serving = tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
         let (mut reader, mut writer) = socket.split();
@@ -107,13 +105,13 @@ async fn a_slow_body_is_waited_for() {
             line.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").await;
             for byte in "0123456789".as_bytes() {
                 // As slow as a test can be, and slower than the upstream may be with its head.
-                tokio::time::sleep(Duration::from_millis(30)).await;
+                tokio::time::sleep(Duration::from_millis(220)).await;
                 line.send([*byte]).await;
             }
         }
     })
     .await;
-    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "200ms").start().await;
+    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "2s").start().await;
     assert_eq!(gateway.post("k", "{}").await.told(), (200, "0123456789".to_owned(), false));
     assert_eq!(gateway.post("k", "{}").await.told(), (200, "0123456789".to_owned(), true));
 }

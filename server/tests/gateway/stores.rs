@@ -1,6 +1,5 @@
 //! A Postgres that goes away for a while.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::io::copy_bidirectional;
@@ -8,6 +7,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, NoTls};
 use tokio_util::task::AbortOnDropHandle;
+use xtask::ports::Port;
 
 use crate::process::{BOUND, Gateway, Setup};
 use crate::stop::Stop;
@@ -41,14 +41,19 @@ pub(crate) fn url_of(database: &str) -> String {
 
 /// A way to the server that can be cut.
 struct Way {
-    address: SocketAddr,
+    port: Port,
     passing: Option<AbortOnDropHandle<()>>,
 }
 
 impl Way {
-    async fn open(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a free port");
-        let address = listener.local_addr().expect("a bound address");
+    async fn new() -> Self {
+        let mut way = Self { port: Port::reserve().expect("a free port"), passing: None };
+        way.mend().await;
+        way
+    }
+
+    async fn mend(&mut self) {
+        let listener = TcpListener::bind(self.port.address()).await.expect("the port is reserved");
         let passing = tokio::spawn(async move {
             let mut ways = Vec::new();
             loop {
@@ -59,7 +64,7 @@ impl Way {
                 })));
             }
         });
-        Self { address, passing: Some(AbortOnDropHandle::new(passing)) }
+        self.passing = Some(AbortOnDropHandle::new(passing));
     }
 
     /// Cuts every connection, and lets nobody in.
@@ -67,13 +72,9 @@ impl Way {
         drop(self.passing.take());
         // Until the port is free again, which it is when the task has ended.
         let began = Instant::now();
-        while TcpStream::connect(self.address).await.is_ok() {
+        while TcpStream::connect(self.port.address()).await.is_ok() {
             assert!(began.elapsed() < BOUND, "the way is still open");
         }
-    }
-
-    async fn mend(&mut self) {
-        self.passing = Self::open(self.address).await.passing;
     }
 }
 
@@ -96,12 +97,16 @@ impl<I: Io + Unpin> IoUnpin for I {}
 /// A gateway over Postgres, and the way between them.
 async fn setup(policy: &str) -> (Upstream, Stop, Way, Gateway) {
     let (upstream, stop) = Upstream::stopping().await;
-    let way = Way::open(([127, 0, 0, 1], 0).into()).await;
+    let way = Way::new().await;
     let config: Config = server().parse().expect("a URL");
     let login = config.get_user().expect("a user");
     let password = config.get_password().map(|password| format!(":{}", String::from_utf8_lossy(password)));
-    let store =
-        format!("postgres://{login}{}@{}/{}", password.unwrap_or_default(), way.address, database().await);
+    let store = format!(
+        "postgres://{login}{}@{}/{}",
+        password.unwrap_or_default(),
+        way.port.address(),
+        database().await
+    );
     let setup = Setup::before(upstream.address).with("--store", &store).with("--migrate", "true");
     let gateway = setup.with("--policy", policy).with("--lease", "30s").start().await;
     (upstream, stop, way, gateway)
