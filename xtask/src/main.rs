@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use xtask::step::{Steps, say};
+use xtask::step::{Steps, all_of, say};
 use xtask::{checks, faults, instructions, tests};
 
 /// Runs the tests and checks of this workspace.
@@ -19,6 +19,8 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     /// Runs all tests against a real Postgres and a real Redis, which it finds and starts by itself.
+    ///
+    /// A test that fails stops no other one. The names of all that failed are printed together at the end.
     ///
     /// Each of the two is looked for in this order: the URL in SEMEL_TEST_POSTGRES_URL or
     /// SEMEL_TEST_REDIS_URL; an installed server; the Debian package, which is installed when this runs as
@@ -37,7 +39,7 @@ enum Task {
     /// Stops at the first failure. Dependencies are checked by cargo-deny, and only where it is installed.
     Check,
 
-    /// Runs `check`, `test`, `instructions` and `faults`.
+    /// Runs `check`, and then `test`, `instructions` and `faults`, each also if the one before has failed.
     Ci,
 
     /// Injects real faults into real processes under load, and checks what clients, handlers and a ledger saw.
@@ -74,10 +76,13 @@ fn main() -> ExitCode {
     let outcome = match task {
         Task::Test { args } => tests::all(&mut steps, &args),
         Task::Check => checks::all(&mut steps),
-        Task::Ci => checks::all(&mut steps)
-            .and_then(|()| tests::all(&mut steps, &[]))
-            .and_then(|()| instructions::all(&mut steps, false))
-            .and_then(|()| faults::run(&mut steps, &[])),
+        Task::Ci => checks::all(&mut steps).and_then(|()| {
+            all_of([
+                tests::all(&mut steps, &[]),
+                instructions::all(&mut steps, false),
+                faults::run(&mut steps, &[]),
+            ])
+        }),
         Task::Faults { args } => faults::run(&mut steps, &args),
         Task::Model { filter } => tests::model(&mut steps, filter),
         Task::Instructions { record } => instructions::all(&mut steps, record),

@@ -3,13 +3,15 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// The steps so far, with the time each took.
 #[derive(Default)]
@@ -18,12 +20,59 @@ pub struct Steps(Vec<(String, Duration, bool)>);
 impl Steps {
     /// Runs a command with its output on the terminal. Anything but success is an error.
     pub fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        self.attend(name, command, |_| ())
+    }
+
+    /// Runs a command with its output on standard error, and has every line of it heard. Anything but success is an error.
+    pub(crate) fn hear(
+        &mut self,
+        name: &str,
+        command: &mut Command,
+        mut hear: impl FnMut(&str),
+    ) -> Result<()> {
+        if io::stderr().is_terminal() {
+            command.env("CARGO_TERM_COLOR", "always");
+        }
+        // One pipe for both, so that lines come in the order in which they were written.
+        let (output, writer) = io::pipe().context("could not make a pipe")?;
+        command.stdout(writer.try_clone().context("could not share a pipe")?).stderr(writer);
+        self.attend(name, command, |child| {
+            let (sender, lines) = mpsc::channel();
+            thread::spawn(move || {
+                let lines = BufReader::new(output).split(b'\n');
+                lines.map_while(Result::ok).all(|line| sender.send(line).is_ok())
+            });
+            let mut ended = false;
+            loop {
+                match lines.recv_timeout(Duration::from_secs(1)) {
+                    Ok(line) => {
+                        let line = String::from_utf8_lossy(&line);
+                        let _ = writeln!(io::stderr(), "{line}");
+                        hear(&line);
+                    }
+                    // A process that was left behind may keep the pipe open for ever.
+                    Err(RecvTimeoutError::Timeout) if !ended => ended = !matches!(child.try_wait(), Ok(None)),
+                    Err(_) => return,
+                }
+            }
+        })
+    }
+
+    fn attend(
+        &mut self,
+        name: &str,
+        command: &mut Command,
+        meanwhile: impl FnOnce(&mut Child),
+    ) -> Result<()> {
         let line = command_line(command);
         say(format_args!("{name}: {line}"));
         self.time(name, || {
             let mut leash = Leash::new()?;
             let mut child = command.spawn().with_context(|| format!("could not run `{line}`"))?;
+            // The command keeps its ends of a pipe, which would never end.
+            command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
             leash.hold(&child)?;
+            meanwhile(&mut child);
             let status = child.wait().with_context(|| format!("could not wait for `{line}`"))?;
             leash.release();
             if !status.success() {
@@ -50,6 +99,14 @@ impl Steps {
         let total: Duration = self.0.iter().map(|(_, took, _)| *took).sum();
         say(format_args!("{:>8.1} s  in all", total.as_secs_f64()));
     }
+}
+
+/// Success if all of these succeeded, otherwise one error that says all of theirs.
+pub fn all_of(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let errors: Vec<String> =
+        outcomes.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(errors.is_empty(), "{}", errors.join("; "));
+    Ok(())
 }
 
 /// Ends a step whose parent is gone, so that killing xtask leaves no tests behind.

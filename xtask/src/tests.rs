@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
+use crate::failures::Failures;
 use crate::servers::Servers;
-use crate::step::{Steps, cargo, cargo_has, say};
+use crate::step::{Steps, all_of, cargo, cargo_has, say};
 
 /// Runs all tests, then the doc tests, with servers around them.
 pub fn all(steps: &mut Steps, args: &[OsString]) -> Result<()> {
@@ -20,20 +21,29 @@ pub fn all(steps: &mut Steps, args: &[OsString]) -> Result<()> {
 }
 
 fn with(steps: &mut Steps, servers: &Servers, args: &[OsString]) -> Result<()> {
+    let mut failures = Failures::default();
     let mut run = if cargo_has("nextest") {
         cargo(["nextest", "run"])
     } else {
         cargo(["test", "--lib", "--bins", "--tests", "--examples"])
     };
-    run.args(["--workspace", "--exclude", "bench", "--all-features"]).args(args);
-    steps.run("tests", run.envs(servers.urls()))?;
+    run.args(["--workspace", "--exclude", "bench", "--all-features", "--no-fail-fast"]).args(args);
+    let tests = steps.hear("tests", run.envs(servers.urls()), |line| failures.hear(line));
 
-    if !args.is_empty() {
+    let doc_tests = if args.is_empty() {
+        let mut run = cargo(["test", "--doc", "--package", "semel", "--all-features", "--no-fail-fast"]);
+        steps.hear("doc tests", run.envs(servers.urls()), |line| failures.hear(line))
+    } else {
         say("doc tests: left out, as there are arguments");
-        return Ok(());
+        Ok(())
+    };
+
+    let names = failures.names();
+    if !names.is_empty() {
+        say(format_args!("failed tests: {}", names.len()));
+        names.iter().for_each(|name| say(format_args!("    {name}")));
     }
-    let mut doc_tests = cargo(["test", "--doc", "--package", "semel", "--all-features"]);
-    steps.run("doc tests", doc_tests.envs(servers.urls()))
+    all_of([tests, doc_tests])
 }
 
 /// Searches every configuration of the model, optimised.
