@@ -227,16 +227,24 @@ async fn an_answer_of_just_the_limit_is_recorded_whole() {
 
 #[tokio::test]
 async fn events_reach_the_first_caller_at_once_and_the_key_is_recorded_meanwhile() {
-    let store = MemoryStore::new();
-    let (feed, body) = fed();
-    let layer = IdempotencyLayer::new(store.clone());
-    let (server, count) = answering(Some(layer), "text/event-stream", once(body)).await;
-    feed.send(data("data: 1\n\n")).unwrap();
-    let began = Instant::now();
-    let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
-    assert_eq!((first.status().as_u16(), next(&mut first).await), (200, "data: 1\n\n".into()));
-    // Not after the pause that tells other streams from answers that are just slow.
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    let mut tries = 0;
+    let (store, feed, server, count, mut first) = loop {
+        let store = MemoryStore::new();
+        let (feed, body) = fed();
+        let layer = IdempotencyLayer::new(store.clone());
+        let (server, count) = answering(Some(layer), "text/event-stream", once(body)).await;
+        feed.send(data("data: 1\n\n")).unwrap();
+        let began = Instant::now();
+        let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
+        assert_eq!((first.status().as_u16(), next(&mut first).await), (200, "data: 1\n\n".into()));
+        // Not after the second for which other streams are gathered. A busy machine may take that long by itself, but not
+        // always.
+        if began.elapsed() < Duration::from_secs(1) {
+            break (store, feed, server, count, first);
+        }
+        tries += 1;
+        assert!(tries < 20, "events are gathered");
+    };
     recorded(&store).await;
     assert_omitted(&server).await;
     feed.send(data("data: 2\n\n")).unwrap();
@@ -458,9 +466,18 @@ async fn a_slow_answer_within_a_second_is_recorded_whole() {
         body
     };
     let (server, count) = answering(Some(layer()), "text/plain", trickle).await;
-    let began = Instant::now();
-    assert_eq!(server.post("/stream", "k", "{}").send().await.text(), "one two three");
-    assert!(began.elapsed() >= Duration::from_millis(150));
-    let again = server.post("/stream", "k", "{}").send().await;
-    assert_eq!((again.text(), again.is_replay(), count.get()), ("one two three", true, 1));
+    for (tries, key) in ["k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"].into_iter().enumerate() {
+        let began = Instant::now();
+        assert_eq!(server.post("/stream", key, "{}").send().await.text(), "one two three");
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(150));
+        let again = server.post("/stream", key, "{}").send().await;
+        assert_eq!((again.is_replay(), count.get() as usize), (true, tries + 1));
+        if again.text() == "one two three" {
+            return;
+        }
+        // A busy machine may take that long by itself, but not always.
+        assert!(took >= Duration::from_secs(1), "it was within a second");
+    }
+    panic!("it never was within a second");
 }

@@ -16,7 +16,7 @@ use crate::server::{Count, Server, leased};
 use crate::support::Through;
 
 /// Longer than anything takes here.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 /// A handler that counts, behind this layer.
 async fn counting(layer: IdempotencyLayer) -> (Server, Count) {

@@ -25,7 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::Service;
 
 /// How long anything may take before a test has failed.
-pub(crate) const BOUND: Duration = Duration::from_secs(20);
+pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
 /// A server that ends with this, unless somebody else has started it.
 pub(crate) struct Server {
@@ -103,13 +103,15 @@ impl Server {
             .body(body)
     }
 
-    /// Sends these bytes and reads until the server closes, or says nothing for this long.
+    /// Sends these bytes and reads until the server closes, or says nothing more for this long.
     pub(crate) async fn raw(&self, sent: &[u8], quiet: Duration) -> String {
         let mut socket = TcpStream::connect(self.address).await.expect("the server listens");
         socket.write_all(sent).await.expect("the server reads");
         let mut heard = Vec::new();
         let mut buffer = [0; 4096];
-        while let Ok(Ok(read)) = tokio::time::timeout(quiet, socket.read(&mut buffer)).await {
+        let mut patience = BOUND;
+        while let Ok(Ok(read)) = tokio::time::timeout(patience, socket.read(&mut buffer)).await {
+            patience = quiet;
             if read == 0 {
                 break;
             }

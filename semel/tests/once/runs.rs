@@ -84,20 +84,23 @@ async fn work_that_outlasts_its_lease_keeps_it_by_renewal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_does_not_stop_the_renewal() {
-    let lease = Duration::from_secs(1);
+    // Long enough for a renewal to be in time on a machine that is busy with something else.
+    let lease = Duration::from_secs(3);
     let policy = Policy::hold().with_lease(lease).unwrap();
     let once = Once::new(MemoryStore::new()).with_policy(policy);
-    let blocking = |_lease| async {
-        std::thread::sleep(Duration::from_millis(3_500));
+    let (go, told) = std::sync::mpsc::channel();
+    let blocking = |_lease| async move {
+        told.recv().unwrap();
         Ok::<_, Failure>(1)
     };
     let running = tokio::spawn({
         let once = once.clone();
         async move { once.run(&key(), &intent(), blocking).await }
     });
-    sleep(lease * 5 / 2).await;
+    sleep(lease * 3 / 2).await;
     let refused = once.run(&key(), &intent(), |_| async { Ok::<_, Failure>(2) }).await;
     assert!(matches!(refused, Err(RunError::Pending { .. })), "{refused:?}");
+    go.send(()).unwrap();
     assert_eq!(running.await.unwrap().unwrap().value, 1);
 }
 

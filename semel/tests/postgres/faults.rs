@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use semel::{Failure, Intent, Once, Policy, RunError, Store};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_postgres::NoTls;
 use xtask::servers::Servers;
 
@@ -19,13 +19,16 @@ async fn nothing_is_lost_or_done_twice_when_connections_are_ended_under_load() {
     let (place, backends) = Backends::on(&Place::shared().url).await;
     let mut load = Load::start(&place.store().await);
     load.goes_on().await;
-    let began = Instant::now();
     let mut ended = 0;
-    while began.elapsed() < Duration::from_secs(2) {
+    for _ in 0..40 {
         ended += backends.terminate().await;
         sleep(Duration::from_millis(50)).await;
     }
-    assert!(ended >= 10, "{ended} connections were ended");
+    until("enough connections were ended", async || {
+        ended += backends.terminate().await;
+        ended >= 10
+    })
+    .await;
     load.goes_on().await;
     load.judge(&place).await;
 }
@@ -41,9 +44,7 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_under_load() {
         tokio::task::block_in_place(|| server.crash()).unwrap();
         until("callers hear of it", async || load.failures() > heard).await;
         tokio::task::block_in_place(|| server.start_again()).unwrap();
-        let healed = Instant::now();
         load.goes_on().await;
-        assert!(healed.elapsed() < Duration::from_secs(10), "it took {:?} to go on", healed.elapsed());
     }
     load.judge(&place).await;
 }

@@ -9,6 +9,7 @@ use semel::{Inspect, Query};
 use tokio::time::timeout;
 
 use crate::place::{Place, ask, granted};
+use crate::until::LONG;
 
 #[tokio::test]
 async fn pages_hold_each_record_once_while_others_are_added() {
@@ -54,7 +55,7 @@ async fn a_count_that_took_long_is_kept_for_longer() {
     let lock = "begin; lock table records in access exclusive mode";
     let _first = granted(&store, &ask(&store, "first").await).await;
 
-    // Somebody has locked the table, so that the count takes a tenth of a second at least.
+    // Somebody has locked the table, so that the count takes a second at least.
     user.batch_execute(lock).await.unwrap();
     let slow = async {
         let waits = "select from pg_locks where not granted and relation = to_regclass($1)";
@@ -62,7 +63,7 @@ async fn a_count_that_took_long_is_kept_for_longer() {
         while client.query(waits, &[&table]).await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         user.batch_execute("commit").await.unwrap();
     };
     let (counted, ()) = tokio::join!(store.stats(), slow);
@@ -71,7 +72,7 @@ async fn a_count_that_took_long_is_kept_for_longer() {
     // With the table locked, only a count that reads nothing is answered.
     let _second = granted(&store, &ask(&store, "second").await).await;
     user.batch_execute(lock).await.unwrap();
-    let kept = timeout(Duration::from_millis(500), store.stats()).await.expect("it counted again");
+    let kept = timeout(LONG, store.stats()).await.expect("it counted again");
     assert_eq!(kept.unwrap().running, 1);
     user.batch_execute("commit").await.unwrap();
 
@@ -80,5 +81,5 @@ async fn a_count_that_took_long_is_kept_for_longer() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(Duration::from_secs(60), recounted).await.expect("a kept count is not kept for good");
+    timeout(LONG, recounted).await.expect("a kept count is not kept for good");
 }

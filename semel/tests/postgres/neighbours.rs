@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use xtask::postgres_servers::PostgresServers;
 
 use crate::place::{Place, ask, granted};
+use crate::until::LONG;
 
 /// How many keys cannot be served, each with a caller that asks again and again.
 const VICTIMS: u32 = 6;
@@ -78,12 +79,16 @@ async fn claim_and_complete(store: &PostgresStore) -> Result<(), StoreError> {
 /// Neighbours keep a third of their rate at least, counted in turns, as other tests run beside this one.
 async fn neighbours_go_on(store: &PostgresStore) {
     let (mut by_themselves, mut beside) = (0, 0);
-    for _ in 0..4 {
+    for turn in 1.. {
         by_themselves += neighbours_beside(0, store).await;
         beside += neighbours_beside(VICTIMS, store).await;
+        println!("by themselves {by_themselves}, beside victims {beside}");
+        // A turn may be spoilt by what else the machine does, but not all of them.
+        if turn >= 4 && beside * 3 >= by_themselves {
+            return;
+        }
+        assert!(turn < 16, "{beside} of {by_themselves}");
     }
-    println!("by themselves {by_themselves}, beside victims {beside}");
-    assert!(beside * 3 >= by_themselves, "{beside} of {by_themselves}");
 }
 
 /// A server of its own, with the records of victims on the first page of the table.
@@ -138,7 +143,7 @@ async fn damaged_page_is_an_error_of_its_keys_and_no_others() {
             "{damaged}"
         );
         assert!(!damaged.is_transient());
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     }
     neighbours_go_on(&store).await;
 }

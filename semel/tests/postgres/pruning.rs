@@ -171,7 +171,7 @@ async fn a_record_that_is_locked_is_left_for_another_time() {
         expired(&store, &client, name).await;
     }
     user.batch_execute("begin; select from records where key = 'locked' for key share").await.unwrap();
-    let removed = timeout(Duration::from_secs(1), store.prune(&Prune::default())).await;
+    let removed = timeout(PATIENCE, store.prune(&Prune::default())).await;
     assert_eq!(removed.expect("it waited for somebody's transaction").unwrap(), 1);
     assert_eq!(names(&client).await, ["locked"]);
     user.batch_execute("commit").await.unwrap();

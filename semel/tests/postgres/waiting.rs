@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use semel::{Failure, Intent, Key, Lease, Once, Outcome, Policy, PostgresStore, Ran, StoreError};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::place::Place;
 use crate::support::{Path, Through};
@@ -67,6 +67,7 @@ async fn repeats_of_a_locked_key_ask_together() {
         tokio::spawn(async move { once.run(&key, &intent, work).await })
     };
     locked.notified().await;
+    let began = Instant::now();
     let repeats: Vec<_> = (0..REPEATS)
         .map(|_| {
             let (once, key, intent) = (once.clone(), key.clone(), intent.clone());
@@ -84,5 +85,6 @@ async fn repeats_of_a_locked_key_ask_together() {
         assert_eq!(repeat.unwrap().unwrap(), Ran { value: 1, replayed: true });
     }
     let claims = counting.claims.load(Ordering::Relaxed);
-    assert!(claims <= 1 + 2 * REPEATS + 40, "{claims} claims of {REPEATS} repeats");
+    let polls = began.elapsed().as_millis() as usize / 25;
+    assert!(claims <= 1 + 2 * REPEATS + 20 + polls, "{claims} claims of {REPEATS} repeats");
 }

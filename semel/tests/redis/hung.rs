@@ -1,7 +1,6 @@
 //! A server that does not answer, and then does.
 
 use std::future::pending;
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use semel::{Ask, Claim, Prune, RedisStore, Store, Void};
@@ -16,7 +15,8 @@ use crate::until::until;
 async fn two_stores(place: &Place) -> (RedisStore, RedisStore) {
     let options = place.options().with_timeout(PATIENCE).unwrap().with_connections(1).unwrap();
     let store = options.connect().await.unwrap();
-    granted(&store, &ask(&store, "before").await).await;
+    let before = ask(&store, "before").await;
+    lease(settled(async || store.claim(&before).await).await);
     (store, place.store().await)
 }
 
@@ -67,7 +67,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_stays_voided() {
         let mut server = Server::start("");
         let place = server.place();
         let (store, other) = two_stores(&place).await;
-        let not_after = store.now().await.unwrap().after(Duration::from_secs(1));
+        let not_after = store.now().await.unwrap().after(3 * PATIENCE);
         let asked = Ask { not_after, ..ask(&store, "key").await };
         server.freeze();
         ask_in_vain(&store, &asked).await;

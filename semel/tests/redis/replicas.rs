@@ -26,7 +26,8 @@ impl Pair {
 
     /// A store that waits for the replica.
     async fn careful(&self) -> RedisStore {
-        let options = self.place.options().with_replicas(1).with_timeout(Duration::from_millis(600)).unwrap();
+        let options =
+            self.place.options().with_replicas(1).with_timeout(Duration::from_millis(1_500)).unwrap();
         options.connect().await.unwrap()
     }
 }

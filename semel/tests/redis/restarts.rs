@@ -1,9 +1,6 @@
 //! A server that is killed and started again.
 
-use std::time::Duration;
-
 use semel::Store;
-use tokio::time::Instant;
 
 use crate::load::Load;
 use crate::place::{ask, done, is_replayed, lease};
@@ -53,9 +50,7 @@ async fn nothing_is_lost_or_done_twice_when_a_server_with_a_file_is_killed_under
         tokio::task::block_in_place(|| server.kill());
         until("callers hear of it", async || load.failures() > heard).await;
         tokio::task::block_in_place(|| server.start_again());
-        let healed = Instant::now();
         load.goes_on().await;
-        assert!(healed.elapsed() < Duration::from_secs(10), "it took {:?} to go on", healed.elapsed());
     }
     load.judge(&place).await;
 }

@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::until::until;
 
 /// How long a store waits for an answer of a server that will give none.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server that a test may stop, kill and start again.
 pub(crate) struct Server {

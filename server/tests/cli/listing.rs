@@ -188,8 +188,17 @@ async fn who_was_not_heard_of_is_asked_for_by_the_last_heartbeat(place: Place) {
     while stale("1s").is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    place.held("k-2").await;
-    assert_eq!(stale("1s"), set(["k-1"]));
+    // On a busy machine, asking may take longer than that.
+    for number in 2.. {
+        let heard = format!("k-{number}");
+        place.held(&heard).await;
+        let told = stale("1s");
+        assert!(told.contains("k-1"), "{told:?}");
+        if !told.contains(&heard) {
+            return;
+        }
+        assert!(number < 20, "{heard} was heard of");
+    }
 }
 
 async fn what_a_terminal_obeys_is_escaped(place: Place) {

@@ -89,7 +89,7 @@ async fn under_retry_a_lost_upstream_is_asked_again() {
 #[tokio::test]
 async fn an_answer_that_does_not_come_in_time_holds_the_key() {
     let (upstream, stop) = Upstream::stopping().await;
-    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "150ms").start().await;
+    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "1s").start().await;
     gateway.post("k", "{}").await.problem(504, "upstream_timeout");
     stop.arrival().await;
     assert_held(&gateway.post("k", "{}").await);
@@ -307,7 +307,7 @@ async fn an_answer_that_does_not_go_on_is_no_outcome() {
         }
     })
     .await;
-    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "150ms").start().await;
+    let gateway = Setup::before(upstream.address).with("--upstream-timeout", "1s").start().await;
     gateway.post("k", "{}").await.problem(502, "upstream_broke_off");
     assert_held(&gateway.post("k", "{}").await);
     // Without a key the client gets what there was, and the end of the connection.

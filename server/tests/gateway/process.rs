@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::wire::{Reply, Wire, request};
 
 /// How long anything may take before a test has failed, also on a machine that is busy with something else.
-pub(crate) const BOUND: Duration = Duration::from_secs(30);
+pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
 /// Waits until this holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {

@@ -1,6 +1,6 @@
 //! What operators do to a gateway that runs: stop it, and tell it anew what to do.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::sleep;
 
@@ -80,7 +80,7 @@ async fn what_does_not_end_in_time_is_left_to_its_lease() {
 #[tokio::test]
 async fn a_repeat_that_waits_is_let_go_when_it_is_told_to_stop() {
     let (upstream, stop) = Upstream::stopping().await;
-    let setup = Setup::before(upstream.address).with("--drain", "1h").with("--wait", "5m");
+    let setup = Setup::before(upstream.address).with("--drain", "1h").with("--wait", "1h");
     let mut gateway = setup.start().await;
     let first = gateway.posting("k", "{}");
     stop.arrival().await;
@@ -89,9 +89,7 @@ async fn a_repeat_that_waits_is_let_go_when_it_is_told_to_stop() {
         sleep(Duration::from_millis(5)).await;
     }
     gateway.signal("TERM");
-    let told = Instant::now();
     waits.await.unwrap().expect("it is answered").problem(409, "idempotency_key_pending");
-    assert!(told.elapsed() < Duration::from_secs(30), "{:?}", told.elapsed());
     stop.go();
     assert_eq!(first.await.unwrap().expect("it is answered").told(), (200, "run 1".to_owned(), false));
     assert_eq!(gateway.ended().await, Some(0));
@@ -106,10 +104,9 @@ async fn told_twice_it_ends_at_once() {
         stop.arrival().await;
         gateway.signal(signals[0]);
         gateway.line("stopping").await;
-        let told = Instant::now();
         gateway.signal(signals[1]);
+        // Long before its drain is over.
         assert_eq!(gateway.ended().await, Some(0));
-        assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
         assert!(first.await.unwrap().is_none());
     }
 }

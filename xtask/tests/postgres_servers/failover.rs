@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 use xtask::postgres_servers::PostgresServers;
 
-use crate::{connect, count};
+use crate::{LONG, connect, count};
 
 async fn pair() -> PostgresServers {
     let mut servers = PostgresServers::new().unwrap();
@@ -45,7 +45,7 @@ async fn await_more(acknowledged: &AtomicI64, more: i64) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(Duration::from_secs(20), reached).await.expect("nothing is acknowledged");
+    timeout(LONG, reached).await.expect("nothing is acknowledged");
 }
 
 /// The numbers from one on that are there without a gap.
@@ -102,11 +102,11 @@ async fn commits_wait_for_a_synchronous_standby_that_is_gone() {
     assert!(timeout(Duration::from_millis(300), &mut write).await.is_err());
     // It is back with all it had, and goes on from there.
     servers.start("b", &[]).unwrap();
-    timeout(Duration::from_secs(10), &mut write).await.expect("still waits").unwrap();
+    timeout(LONG, &mut write).await.expect("still waits").unwrap();
 
     servers.crash("b").unwrap();
     servers.sync_names("a", "").unwrap();
-    timeout(Duration::from_secs(10), client.batch_execute("insert into numbers values (3)"))
+    timeout(LONG, client.batch_execute("insert into numbers values (3)"))
         .await
         .expect("still waits")
         .unwrap();

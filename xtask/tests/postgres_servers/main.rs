@@ -4,7 +4,12 @@ mod disk;
 mod failover;
 mod server;
 
+use std::time::Duration;
+
 use tokio_postgres::{Client, NoTls};
+
+/// Longer than anything takes, also on a machine that is busy with something else.
+pub(crate) const LONG: Duration = Duration::from_secs(90);
 
 /// A connection to a server that accepts them.
 pub(crate) async fn connect(url: &str) -> Client {

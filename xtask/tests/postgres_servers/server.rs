@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use xtask::postgres_servers::PostgresServers;
 
-use crate::{connect, count};
+use crate::{LONG, connect, count};
 
 #[tokio::test]
 async fn crash_leaves_no_process_and_loses_nothing() {
@@ -43,7 +43,7 @@ async fn crash_leaves_no_process_and_loses_nothing() {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(Duration::from_secs(10), synced).await.expect("never syncs");
+    timeout(LONG, synced).await.expect("never syncs");
 
     // A server that does not start says why, and the others go on.
     let error = servers.start("b", &["max_connections=many"]).unwrap_err();
@@ -68,7 +68,7 @@ async fn stopped_server_hangs_until_it_may_go_on() {
     tokio::pin!(answer);
     assert!(timeout(Duration::from_millis(200), &mut answer).await.is_err());
     servers.signal_all("CONT", "a").unwrap();
-    timeout(Duration::from_secs(10), answer).await.expect("still hangs").unwrap();
+    timeout(LONG, answer).await.expect("still hangs").unwrap();
 }
 
 /// Not a test: what the next one kills.
@@ -98,9 +98,9 @@ fn servers_of_a_killed_process_end() {
     assert!(is_alive(process) && Path::new(folder).exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    // A server whose files are gone ends by itself, but not that soon.
-    await_end(Duration::from_secs(5), || is_alive(process));
-    await_end(Duration::from_secs(20), || Path::new(folder).exists());
+    // A server whose files are gone ends by itself, after a minute.
+    await_end(Duration::from_secs(30), || is_alive(process));
+    await_end(LONG, || Path::new(folder).exists());
 }
 
 fn await_end(within: Duration, goes_on: impl Fn() -> bool) {
