@@ -88,7 +88,9 @@ impl Rule {
 /// Text for people that may be shortened but never refused: control characters become spaces, and what is over
 /// the limit is cut off.
 pub(crate) fn shorten(text: &str, max_bytes: usize) -> Arc<str> {
-    let cut = &text[..text.floor_char_boundary(max_bytes)];
+    // `str::floor_char_boundary` needs Rust 1.91, newer than everything else here.
+    let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let cut = &text[..end];
     if !cut.contains(char::is_control) {
         return Arc::from(cut);
     }

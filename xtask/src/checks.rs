@@ -18,7 +18,25 @@ pub fn all(steps: &mut Steps) -> Result<()> {
     let document = ["doc", "--workspace", "--no-deps", "--all-features"];
     steps.run("documentation", cargo(document).env("RUSTDOCFLAGS", "-D warnings"))?;
     features(steps)?;
+    packages(steps)?;
     dependencies(steps)
+}
+
+/// Packs both crates as they would be published, without building them again. The second one depends on the first, which
+/// no registry has to know for that.
+fn packages(steps: &mut Steps) -> Result<()> {
+    let pack = [
+        "package",
+        "--offline",
+        "--no-verify",
+        "--allow-dirty",
+        "--quiet",
+        "--package",
+        "semel",
+        "--package",
+        "semel-server",
+    ];
+    steps.run("packages", &mut cargo(pack))
 }
 
 /// Checks the library with no feature, then with each alone. Clippy rather than `cargo check`: there,

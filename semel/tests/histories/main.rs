@@ -270,7 +270,7 @@ fn number_from(variable: &str) -> Option<u64> {
 /// The work panics on purpose, thousands of times; what it says is of no interest.
 fn quiet() {
     std::panic::set_hook(Box::new(|info| {
-        if info.payload_as_str() != Some("the work panics") {
+        if info.payload().downcast_ref() != Some(&"the work panics") {
             eprintln!("{info}");
         }
     }));
