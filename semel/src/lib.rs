@@ -61,6 +61,8 @@
 //! - The rule itself: [`decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
+// docs.rs shows beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod key;
@@ -118,6 +120,8 @@ pub mod conformance;
 #[cfg(all(any(test, fuzzing), feature = "http", feature = "postgres"))]
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(all(doctest, feature = "axum", feature = "postgres"))]
+mod pages;
 mod error;
 #[cfg(not(semel_faults))]
 mod fault;

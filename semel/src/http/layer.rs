@@ -225,6 +225,8 @@ impl IdempotencyLayer {
     }
 
     /// The page that describes the problems: it becomes their `type`, with the code as its fragment.
+    ///
+    /// `docs/troubleshooting.md` of this project is such a page; serve it, or one with the same headings.
     #[must_use]
     pub fn with_problem_page(self, url: &str) -> Self {
         self.with(|options| options.renderer.page = Some(Arc::from(url)))
