@@ -48,19 +48,19 @@ impl Id {
     }
 }
 
-/// Where a page ends whose last record has this id: listings are in the order of ids.
-pub(crate) fn cursor(id: &[u8]) -> Cursor {
-    Cursor::new(id.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+/// The cursor of a place in a listing: an id, or the id and what comes before it in the order.
+pub(crate) fn cursor(place: &[u8]) -> Cursor {
+    Cursor::new(place.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
-/// The last id of the page before.
-pub(crate) fn position(cursor: &Cursor) -> Result<Vec<u8>, StoreError> {
+/// The place of a cursor, which has this many bytes.
+pub(crate) fn position(cursor: &Cursor, bytes: usize) -> Result<Vec<u8>, StoreError> {
     let text = cursor.as_str().as_bytes();
     let digit = |byte: &u8| (*byte as char).to_digit(16);
     let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
-    let bytes: Option<Vec<u8>> = text.chunks(2).map(byte).collect();
-    bytes
-        .filter(|bytes| bytes.len() == 32)
+    let place: Option<Vec<u8>> = text.chunks(2).map(byte).collect();
+    place
+        .filter(|place| place.len() == bytes)
         .ok_or_else(|| StoreError::refused("the cursor is not from this store"))
 }
 
@@ -142,9 +142,10 @@ mod tests {
     #[test]
     fn a_cursor_leads_back_to_its_place() {
         let id: Vec<u8> = (100..132).collect();
-        assert_eq!(position(&cursor(&id)).unwrap(), id);
+        assert_eq!(position(&cursor(&id), 32).unwrap(), id);
+        assert!(position(&cursor(&id), 48).is_err());
         for bad in ["", "0", "zz", "00ff", "é"] {
-            assert!(position(&Cursor::new(bad)).is_err(), "{bad}");
+            assert!(position(&Cursor::new(bad), 32).is_err(), "{bad}");
         }
     }
 }

@@ -24,7 +24,8 @@ use crate::time::Timestamp;
 /// - What was changed is kept in the record's note, with the reason and the time.
 #[async_trait]
 pub trait Inspect: Store {
-    /// A page of the records that match.
+    /// A page of the records that match. It may have fewer records than there is room for, or none, and another page
+    /// after it: a store looks at a bounded part of its records for each page.
     async fn list(&self, query: &Query) -> Result<Page, StoreError>;
 
     /// A page of the held and lost records: their lease is over and there is no outcome.
@@ -167,6 +168,8 @@ pub struct Stats {
     pub done: u64,
     /// That can be claimed again.
     pub released: u64,
+    /// Whether `done` and `released` are estimates, because counting them would read all of a large store.
+    pub estimated: bool,
 }
 
 impl Stats {

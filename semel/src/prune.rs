@@ -21,7 +21,8 @@ pub struct Pruning {
 
 impl Default for Pruning {
     fn default() -> Self {
-        Self { prune: Prune::default(), idle: Duration::from_secs(60), busy: Duration::from_millis(50) }
+        let prune = Prune { paced: true, ..Prune::default() };
+        Self { prune, idle: Duration::from_secs(60), busy: Duration::from_millis(50) }
     }
 }
 
@@ -44,7 +45,8 @@ impl Pruner {
 /// Removes expired records in the background, for as long as the answer is kept.
 ///
 /// A store that fails is tried again, after pauses that grow to the idle one; each failure is logged. Several
-/// processes may prune one store.
+/// processes may prune one store: by default they go round it together, and read a large one slowly unless there is much
+/// to remove; see [`Prune::paced`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -75,7 +75,8 @@ pub trait Store: Send + Sync + 'static {
     /// its own place.
     async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError>;
 
-    /// Removes some expired records and says how many. Call it until it says fewer than were asked for.
+    /// Removes some expired records and says how many. Call it until it says fewer than were asked for: then there are
+    /// no more, unless it was [paced](Prune::paced).
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
 }
 
@@ -91,11 +92,15 @@ pub struct Prune {
     pub before: Option<Timestamp>,
     /// At most this many in one call.
     pub limit: u32,
+    /// Whether a call may look at only a part of a large store, where the one before ended, whichever process made it: so
+    /// the upkeep goes round all records without reading all of them each time. One process at a time does so; to the
+    /// others nothing is left to remove. On Redis nothing is done, as records go by themselves there.
+    pub paced: bool,
 }
 
 impl Default for Prune {
     fn default() -> Self {
-        Self { realm: None, before: None, limit: 1_000 }
+        Self { realm: None, before: None, limit: 1_000, paced: false }
     }
 }
 

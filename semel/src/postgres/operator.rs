@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use super::errors;
+use tokio_postgres::{Row, SimpleQueryMessage};
+
+use super::listing::Place;
 use super::options::PostgresOptions;
-use super::row;
+use super::row::{self, Column};
+use super::session::Session;
 use super::side::Side;
-use super::values::Span;
+use super::values::{Moment, Span};
+use super::{errors, pages, upkeep};
 use crate::counted::Counted;
 use crate::error::StoreError;
-use crate::id::{self, Id};
+use crate::id::Id;
 use crate::inspect::{Page, Query, Stats};
+use crate::record::Phase;
 use crate::time::Timestamp;
 
 pub(super) struct Operator {
@@ -50,10 +55,18 @@ impl Operator {
     }
 
     async fn page(&self, query: &Query) -> Result<Page, StoreError> {
-        let after = query.after.as_ref().map(id::position).transpose()?;
+        let after = query.after.as_ref().map(Place::of).transpose()?;
         let only = query.whole_key()?.map(|key| Id::of(&key));
-        let limit = i64::from(query.limit) + 1;
+        let is_unsettled = |phase| matches!(phase, Phase::Running | Phase::Held | Phase::Lost);
+        let unsettled = query.stale || query.phase.is_some_and(is_unsettled);
         let session = self.side.checked().await?;
+        let mut watermark = None;
+        if unsettled && only.is_none() {
+            if after.is_none() {
+                upkeep::keep_up(&self.side, &session).await?;
+            }
+            watermark = Some(upkeep::watermark(&self.side, &session).await?);
+        }
         let statement = self.side.statement(include_str!("sql/scan.sql"));
         let rows = session
             .client
@@ -69,33 +82,97 @@ impl Operator {
                     &query.min_age.map(Span),
                     &query.unheard_for.map(Span),
                     &query.stale,
-                    &after,
+                    &after.as_ref().map(|place| Moment(place.created_at)),
+                    &after.as_ref().map(|place| &*place.id),
+                    &after.as_ref().map(|place| Moment(place.until)),
                     &only.as_ref().map(Id::as_bytes),
-                    &limit,
+                    &(i64::from(query.limit) + 1),
+                    &watermark.map(|_| entries(query.limit)),
+                    &watermark,
                 ],
             )
             .await
             .map_err(errors::of_question)?;
-        let now = rows.first().map(row::clock).transpose()?;
-        let now = now.ok_or_else(|| StoreError::unavailable("Postgres did not tell its time"))?;
-        let found = rows.iter().filter(|row| row::id(row).is_some());
-        let shown: Vec<_> = found.clone().take(query.limit as usize).collect();
-        let more = found.count() > shown.len();
-        let next = shown.last().filter(|_| more).and_then(|row| row::id(row)).map(id::cursor);
-        let records =
-            shown.into_iter().map(|row| row::record(row, row::key(row)?, None)).collect::<Result<_, _>>()?;
-        Ok(Page { now, records, next })
+        page(&rows, query.limit as usize, after.map(|place| place.until))
     }
 
     pub(super) async fn stats(&self) -> Result<Stats, StoreError> {
         let count = async {
             let session = self.side.checked().await?;
-            let statement = self.side.statement(include_str!("sql/stats.sql"));
-            let row = session.client.query_one(&statement, &[]).await.map_err(errors::of_question)?;
-            let count = |at: usize| row.get::<_, i64>(at).unsigned_abs();
-            let [running, held, lost, done, released] = std::array::from_fn(count);
-            Ok(Stats { running, held, lost, done, released })
+            upkeep::keep_up(&self.side, &session).await?;
+            let parts = pages::parts(&self.side, &session).await?;
+            match pages::are_few(&parts) {
+                true => self.count_all(&session).await,
+                false => self.count_unsettled(&session).await,
+            }
         };
         self.counted.or_count(self.side.in_long_time(count)).await
     }
+
+    async fn count_all(&self, session: &Session) -> Result<Stats, StoreError> {
+        let statement = self.side.statement(include_str!("sql/stats.sql"));
+        let row = session.client.query_one(&statement, &[]).await.map_err(errors::of_question)?;
+        let [running, held, lost, done, released] = counts(&row);
+        Ok(Stats { running, held, lost, done, released, estimated: false })
+    }
+
+    async fn count_unsettled(&self, session: &Session) -> Result<Stats, StoreError> {
+        let statement = self.side.statement(include_str!("sql/count_unsettled.sql"));
+        let watermark = upkeep::watermark(&self.side, session).await?;
+        let row = session.client.query_one(&statement, &[&watermark]).await.map_err(errors::of_question)?;
+        let [running, held, lost] = counts(&row);
+        let [done, released] =
+            [self.estimate(session, "done").await?, self.estimate(session, "released").await?];
+        Ok(Stats { running, held, lost, done, released, estimated: true })
+    }
+
+    /// How many records are in a state, as the planner estimates it: from the size of the table and what the last `analyze`
+    /// has found.
+    async fn estimate(&self, session: &Session, state: &str) -> Result<u64, StoreError> {
+        let question = format!("explain (format json) select from semel.records where state = '{state}'");
+        let question = self.side.statement(&question);
+        let plan = session.client.simple_query(&question).await.map_err(errors::of_question)?;
+        let text = plan.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        let plan: serde_json::Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        plan.pointer("/0/Plan/Plan Rows")
+            .and_then(serde_json::Value::as_u64)
+            .ok_or_else(|| StoreError::corrupt("Postgres did not explain how many records it expects"))
+    }
+}
+
+/// How many entries of the unsettled records are looked at for a page: somewhat more than have room, as some are
+/// settled, or do not match.
+fn entries(limit: u32) -> i64 {
+    i64::from(limit).saturating_mul(4).clamp(200, 1_000)
+}
+
+/// The page in the rows of `scan.sql`, of a listing that began at a moment, or begins now.
+fn page(rows: &[Row], limit: usize, until: Option<Timestamp>) -> Result<Page, StoreError> {
+    let first = rows.first().ok_or_else(|| StoreError::unavailable("Postgres did not tell its time"))?;
+    let now = row::clock(first)?;
+    let found = rows.iter().filter(|row| row::id(row).is_some());
+    let shown: Vec<_> = found.clone().take(limit).collect();
+    // Where the page ends: at its last record if there are more of them, else where the search has stopped.
+    let end = match shown.last() {
+        Some(last) if found.count() > shown.len() => Some((*last, Column::CreatedAt, Column::Id)),
+        None if limit == 0 => None,
+        _ => row::get::<Option<bool>>(first, Column::IsMore)?
+            .unwrap_or_default()
+            .then_some((first, Column::ReachedAt, Column::ReachedId)),
+    };
+    let place = |(row, created_at, id): (&Row, Column, Column)| {
+        let Moment(created_at) = row::get(row, created_at)?;
+        Ok(Place { created_at, id: row::get(row, id)?, until: until.unwrap_or(now) })
+    };
+    let next = end.map(place).transpose()?.map(|place| place.cursor());
+    let records =
+        shown.into_iter().map(|row| row::record(row, row::key(row)?, None)).collect::<Result<_, _>>()?;
+    Ok(Page { now, records, next })
+}
+
+fn counts<const N: usize>(row: &Row) -> [u64; N] {
+    std::array::from_fn(|at| row.get::<_, i64>(at).unsigned_abs())
 }

@@ -50,6 +50,9 @@ pub(super) enum Column {
     Realm,
     Principal,
     Key,
+    IsMore,
+    ReachedAt,
+    ReachedId,
 }
 
 /// The store's clock, which every statement shows first.

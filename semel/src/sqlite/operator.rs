@@ -27,7 +27,7 @@ impl Range {
     fn of(query: &Query) -> Result<Self, StoreError> {
         let mut first = Vec::new();
         if let Some(after) = &query.after {
-            first = id::position(after)?;
+            first = id::position(after, 32)?;
             // There is nothing between some bytes and the same with a zero behind them.
             first.push(0);
         }
@@ -108,6 +108,7 @@ pub(super) fn count(session: &Session) -> Result<Stats, Fault> {
             lost: count(2)?,
             done: count(3)?,
             released: count(4)?,
+            estimated: false,
         })
     });
     count.map_err(|e| session.fault(e))

@@ -32,6 +32,8 @@ mod roles;
 mod races;
 mod pruning;
 mod listing;
+mod upkeep;
+mod whole_table;
 mod example;
 mod standby;
 mod late_starts;

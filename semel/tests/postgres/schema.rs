@@ -82,12 +82,12 @@ async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
     let (place, store, client) = bare().await;
     assert_eq!(store.migrate_down(0).await.unwrap(), 0);
     for _ in 0..2 {
-        assert_eq!(store.migrate().await.unwrap(), 2);
+        assert_eq!(store.migrate().await.unwrap(), 3);
         assert_eq!(store.migrate().await.unwrap(), 0);
         works(&store).await;
-        assert_eq!(store.migrate_down(2).await.unwrap(), 0);
+        assert_eq!(store.migrate_down(3).await.unwrap(), 0);
         works(&store).await;
-        assert_eq!(store.migrate_down(0).await.unwrap(), 2);
+        assert_eq!(store.migrate_down(0).await.unwrap(), 3);
         assert!(!exists(&client, &place).await);
     }
     all_refused(&store, "apply the migrations").await;
@@ -98,12 +98,12 @@ async fn a_table_of_somebody_else_keeps_the_schema() {
     let (place, store, client) = bare().await;
     store.migrate().await.unwrap();
     client.batch_execute("create table theirs as select 7 as seven").await.unwrap();
-    assert_eq!(store.migrate_down(0).await.unwrap(), 2);
+    assert_eq!(store.migrate_down(0).await.unwrap(), 3);
     assert!(exists(&client, &place).await);
     let left = "select relname::text from pg_class where relnamespace = to_regnamespace($1)";
     let left = client.query(left, &[&place.quoted()]).await.unwrap();
     assert_eq!(left.iter().map(|row| row.get(0)).collect::<Vec<String>>(), ["theirs"]);
-    assert_eq!(store.migrate().await.unwrap(), 2);
+    assert_eq!(store.migrate().await.unwrap(), 3);
     works(&store).await;
 }
 
@@ -114,7 +114,7 @@ async fn of_many_who_migrate_at_once_one_does() {
     let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;
     let mut applied: Vec<u32> = applied.into_iter().map(Result::unwrap).collect();
     applied.sort_unstable();
-    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 2]);
+    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 3]);
     for store in stores {
         works(&store.unwrap()).await;
     }
@@ -131,18 +131,19 @@ async fn the_status_tells_what_was_applied() {
         unchanged: true,
         breaking,
     };
-    let ours = [fresh(1, "records", false), fresh(2, "retention", true)];
+    let ours = [fresh(1, "records", false), fresh(2, "retention", true), fresh(3, "upkeep", false)];
     assert_eq!(store.migration_status().await.unwrap(), ours);
     store.migrate().await.unwrap();
     newer(&client, 1).await;
     let status = store.migration_status().await.unwrap();
-    let [first, second, later] = &status[..] else { panic!("{status:?}") };
+    let [first, second, third, later] = &status[..] else { panic!("{status:?}") };
     let at = first.applied_at.expect("it was applied");
     assert!(store.now().await.unwrap().since(at) < Duration::from_secs(60));
-    let [records, retention] = ours;
+    let [records, retention, upkeep] = ours;
     assert_eq!(*first, MigrationStatus { applied_at: Some(at), ..records });
     assert_eq!(*second, MigrationStatus { applied_at: second.applied_at, ..retention });
-    assert!(second.applied_at.is_some());
+    assert_eq!(*third, MigrationStatus { applied_at: third.applied_at, ..upkeep });
+    assert!(second.applied_at.is_some() && third.applied_at.is_some());
     assert_eq!((later.version, &*later.name, later.known), (99, "later", false));
 }
 
@@ -170,7 +171,7 @@ async fn verbs_before_the_migration_say_what_to_do_and_work_after_it() {
 async fn a_schema_that_needs_newer_code_is_left_alone_by_every_verb() {
     let (place, store, client) = bare().await;
     store.migrate().await.unwrap();
-    newer(&client, 3).await;
+    newer(&client, 99).await;
     all_refused(&store, "use a newer semel").await;
     all_refused(&place.options().connect().await.unwrap(), "use a newer semel").await;
     let records: i64 = client.query_one("select count(*) from records", &[]).await.unwrap().get(0);
@@ -238,11 +239,11 @@ async fn a_schema_may_have_any_name_that_is_taken() {
         let client = place.client().await;
         let recorded: i64 = client.query_one("select count(*) from outcomes", &[]).await.unwrap().get(0);
         assert_eq!(recorded, 1, "{odd}");
-        assert_eq!(store.migrate_down(0).await.unwrap(), 2, "{odd}");
+        assert_eq!(store.migrate_down(0).await.unwrap(), 3, "{odd}");
         assert!(!exists(&client, &place).await, "{odd}");
         client.batch_execute(&store.print_migrations()).await.unwrap();
         works(&store).await;
-        assert_eq!(store.migrate_down(0).await.unwrap(), 2, "{odd}");
+        assert_eq!(store.migrate_down(0).await.unwrap(), 3, "{odd}");
     }
     // These would end a comment, a text or the body of a function in the scripts.
     for bad in ["o'clock", "a$$b", "a\nb", "a\\b", "a\u{85}b", "", "pg_semel"] {

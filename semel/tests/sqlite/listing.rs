@@ -106,7 +106,7 @@ async fn each_filter_shows_what_matches_and_nothing_else() {
         assert_eq!(found, expected, "{query:?}");
     }
     let stats = Inspect::stats(&store).await.unwrap();
-    assert_eq!(stats, Stats { running: 8, held: 8, lost: 8, done: 8, released: 8 });
+    assert_eq!(stats, Stats { running: 8, held: 8, lost: 8, done: 8, released: 8, estimated: false });
 }
 
 #[tokio::test]

@@ -4,6 +4,9 @@
 -- A row that somebody's open transaction has locked is left alone, and nobody waits for it. So is one whose
 -- `not_after` is over.
 --
+-- A released record that runs again keeps its creation, so it is entered as unsettled if the watermark may have passed that
+-- already; see look.sql.
+--
 -- $1 ids, in order and without repeats, $2 expected tokens, $3 expected versions, $4 not_after or null, $5 tokens, $6 attempts,
 -- $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their versions, $12 owners, $13 leases, $14 retentions in
 -- microseconds, $15 policies after a crash, $16 whether a new life begins, $17 notes or null to keep the note, $18 statuses,
@@ -85,7 +88,16 @@ replaced as (
     where record.id = expected.id
         and record.token = expected.expected_token
         and record.version = expected.expected_version
-    returning record.updated_at, record.id, record.fence, record.lease_until
+    returning
+        record.updated_at, record.id, record.fence, record.lease_until, record.created_at, record.after_crash, record.state
+),
+entered as (
+    insert into semel.unsettled (created_at, id, after_crash, is_over)
+    select created_at, id, after_crash, false
+    from replaced
+    where state = 'running'
+        and created_at < updated_at - interval '30 seconds'
+    on conflict do nothing
 )
-select *
+select updated_at, id, fence, lease_until
 from replaced

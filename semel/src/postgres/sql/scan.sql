@@ -1,18 +1,31 @@
--- Shows a page of the records that match, in the order of their ids.
+-- Shows a page of the records that match, the oldest first.
+--
+-- It looks at a part of the table only, whether anything there matches or not: 4,000 rows by the index of their creation, or
+-- (for running, held and lost ones) some entries of semel.unsettled first, and then by index what was created since
+-- the watermark. The bounds are parameters, so that the planner knows how little lies between them.
 --
 -- $1 phase, $2 realm, $3 principal, $4 key, $5 operation, $6 whether expired, $7 least age, $8 least time since the last
--- sign of life: each may be null for all. $9 whether only records whose lease is over without an outcome. $10 the id before
--- the page or null, $11 the only id or null, $12 how many.
+-- sign of life: each may be null for all. $9 whether only records whose lease is over without an outcome. $10 and $11 the
+-- creation and the id of the last record that was looked at, or null. $12 the latest creation, or null for now. $13 the only
+-- id or null. $14 how many to show. $15 how many entries to look at, and $16 the watermark: null for a walk over all records.
 --
--- One row at least: the clock, and a record with its key.
+-- One row at least: the clock, a record with its key or nulls, and at the end whether there is more to look at, and the creation
+-- and the id of the last record that was looked at.
 with
-found as (
+entered as materialized (
+    select entry.created_at, entry.id
+    from semel.unsettled as entry
+    where $13::bytea is null
+        and entry.created_at < $16::timestamptz
+        and entry.created_at <= least(now() - coalesce($7::interval, '0'), $12::timestamptz)
+        and (entry.created_at, entry.id) > (coalesce($10::timestamptz, '-infinity'), coalesce($11::bytea, ''))
+    order by entry.created_at, entry.id
+    limit $15::bigint
+),
+looked as materialized (
     select
-        id, version::bigint, token, fence, attempt, state, operation, resource, fingerprint, fingerprint_version, owner,
-        lease_until, coalesce(heartbeat_at, created_at), created_at, coalesce(finished_at, updated_at, created_at),
-        retention, after_crash, finished_at, note_at, note, status, subtype, headers, body, realm, principal, key
-    from semel.records
-    where case $1::text
+        created_at, id,
+        case $1::text
             when 'running' then state = 'running' and lease_until > now()
             when 'held' then state = 'running' and lease_until <= now() and after_crash = 'hold'
             when 'lost' then state = 'running' and lease_until <= now() and after_crash <> 'hold'
@@ -32,17 +45,54 @@ found as (
                 false
             )
         )
-        and ($7::interval is null or created_at <= now() - $7)
         and ($8::interval is null or coalesce(heartbeat_at, created_at) <= now() - $8)
-        and (not $9::boolean or state = 'running' and lease_until <= now())
-        and ($10::bytea is null or id > $10)
-        and ($11::bytea is null or id = $11)
-    order by id
-    limit $12::bigint
+        and (not $9::boolean or state = 'running' and lease_until <= now()) as matches
+    from (
+        select record.*
+        from entered
+        join semel.records as record on record.id = entered.id and record.created_at is not distinct from entered.created_at
+        union all
+        (
+            select record.*
+            from semel.records as record
+            where $13::bytea is null
+                and record.created_at >= greatest($16::timestamptz, $10::timestamptz, '-infinity')
+                and record.created_at <= least(now() - coalesce($7::interval, '0'), $12::timestamptz)
+                and (record.created_at, record.id) > (coalesce($10::timestamptz, '-infinity'), coalesce($11::bytea, ''))
+                and (select count(*) from entered) < coalesce($15::bigint, 1)
+            order by record.created_at, record.id
+            limit 4000
+        )
+        union all
+        select record.*
+        from semel.records as record
+        where record.id = $13::bytea
+            and record.created_at <= least(now() - coalesce($7::interval, '0'), $12::timestamptz)
+    ) as candidate
+),
+found as materialized (
+    select created_at, id
+    from looked
+    where matches
+    order by created_at, id
+    limit $14::bigint
+),
+reached as materialized (
+    select created_at, id
+    from (select created_at, id from entered union all select created_at, id from looked) as place
+    order by created_at desc, id desc
+    limit 1
 )
 select
     now(),
-    found.*
+    record.id, version::bigint, token, fence, attempt, state, operation, resource, fingerprint, fingerprint_version, owner,
+    lease_until, coalesce(heartbeat_at, record.created_at), record.created_at,
+    coalesce(finished_at, updated_at, record.created_at), retention, after_crash, finished_at, note_at, note, status,
+    subtype, headers, body, realm, principal, key,
+    (select count(*) from looked) - (select count(*) from entered) >= 4000
+        or (select count(*) from entered) >= $15::bigint,
+    reached.created_at, reached.id
 from (values (1)) as always
-left join found on true
-order by found.id
+left join reached on true
+left join (found join semel.records as record on record.id = found.id) on true
+order by found.created_at, found.id

@@ -1,4 +1,4 @@
--- Counts the records by phase. It reads the whole table.
+-- Counts the records by phase. It reads the whole table: for small ones.
 select
     count(*) filter (where state = 'running' and lease_until > now()),
     count(*) filter (where state = 'running' and lease_until <= now() and after_crash = 'hold'),

@@ -1,0 +1,9 @@
+-- Takes the next turn of sweeping, if it is due and no other process has it. A turn that is not carried on for 50 seconds
+-- is over.
+--
+-- No parameters. A row if the turn is taken: where it begins.
+update semel.upkeep
+set sweep_at = now() + interval '50 seconds'
+where sweep_at <= now()
+    or sweep_at > now() + interval '5 minutes'
+returning sweep_page
