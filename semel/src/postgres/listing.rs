@@ -41,7 +41,8 @@ mod tests {
     #[test]
     fn a_cursor_leads_back_to_its_place() {
         let moment = Timestamp::from_micros;
-        let place = Place { created_at: moment(1_794_741_196_814_834), id: vec![7; 32], until: moment(u64::MAX) };
+        let place =
+            Place { created_at: moment(1_794_741_196_814_834), id: vec![7; 32], until: moment(u64::MAX) };
         assert_eq!(Place::of(&place.cursor()).unwrap(), place);
         for foreign in ["", "00", &"0".repeat(64)] {
             assert!(Place::of(&Cursor::new(foreign)).is_err(), "{foreign}");

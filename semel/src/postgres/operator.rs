@@ -136,7 +136,8 @@ impl Operator {
             SimpleQueryMessage::Row(row) => row.get(0),
             _ => None,
         });
-        let plan: serde_json::Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let plan: serde_json::Value =
+            text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         plan.pointer("/0/Plan/Plan Rows")
             .and_then(serde_json::Value::as_u64)
             .ok_or_else(|| StoreError::corrupt("Postgres did not explain how many records it expects"))
@@ -159,9 +160,11 @@ fn page(rows: &[Row], limit: usize, until: Option<Timestamp>) -> Result<Page, St
     let end = match shown.last() {
         Some(last) if found.count() > shown.len() => Some((*last, Column::CreatedAt, Column::Id)),
         None if limit == 0 => None,
-        _ => row::get::<Option<bool>>(first, Column::IsMore)?
-            .unwrap_or_default()
-            .then_some((first, Column::ReachedAt, Column::ReachedId)),
+        _ => row::get::<Option<bool>>(first, Column::IsMore)?.unwrap_or_default().then_some((
+            first,
+            Column::ReachedAt,
+            Column::ReachedId,
+        )),
     };
     let place = |(row, created_at, id): (&Row, Column, Column)| {
         let Moment(created_at) = row::get(row, created_at)?;

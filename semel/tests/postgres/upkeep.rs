@@ -244,7 +244,10 @@ async fn the_migration_enters_what_is_there() {
     assert_eq!(entries(&client).await, ["held"]);
     assert_eq!(unsettled(&store).await, [held("held")]);
     let now: Timestamp = store.now().await.unwrap();
-    assert!(store.list(&Query::default()).await.unwrap().records[0].created_at < now.before(Duration::from_secs(500)));
+    assert!(
+        store.list(&Query::default()).await.unwrap().records[0].created_at
+            < now.before(Duration::from_secs(500))
+    );
 }
 
 #[tokio::test]

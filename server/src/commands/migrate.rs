@@ -132,7 +132,8 @@ async fn down(opened: &Opened, args: &DownArgs) -> Result<()> {
         let records = match opened.store.stats().await {
             Ok(stats) => {
                 format!(
-                    ", in all {} records",
+                    ", in all {}{} records",
+                    if stats.estimated { "about " } else { "" },
                     stats.running + stats.held + stats.lost + stats.done + stats.released
                 )
             }

@@ -47,8 +47,7 @@ pub(crate) async fn run(args: PruneArgs) -> Result<()> {
     let counted = match args.dry_run {
         true => count(&*opened.store, &args, cutoff, &progress).await,
         false => {
-            let prune =
-                Prune { realm: args.realm.clone(), before: cutoff, limit: args.batch, paced: false };
+            let prune = Prune { realm: args.realm.clone(), before: cutoff, limit: args.batch, paced: false };
             remove(&*opened.store, &prune, &progress).await
         }
     };

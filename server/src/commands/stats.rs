@@ -29,10 +29,14 @@ pub(crate) async fn run(args: StatsArgs) -> Result<()> {
         ("released", stats.released),
     ];
     if args.output.is_json() {
-        let object: serde_json::Map<_, _> =
+        let mut object: serde_json::Map<_, _> =
             counts.into_iter().map(|(state, count)| (state.to_owned(), json!(count))).collect();
+        object.insert("estimated".to_owned(), json!(stats.estimated));
         return print(&json_line(&object)?);
     }
-    let rows = counts.map(|(state, count)| [state.to_owned(), count.to_string()]);
+    let rows = counts.map(|(state, count)| {
+        let is_estimate = stats.estimated && ["done", "released"].contains(&state);
+        [state.to_owned(), if is_estimate { format!("about {count}") } else { count.to_string() }]
+    });
     print(&Columns::new(["state", "records"]).page(rows))
 }
