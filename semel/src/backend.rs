@@ -117,4 +117,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Removes some of the records for which [`Record::is_expired`] holds, at most as many as asked for, and says
     /// how many.
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
+
+    /// Keeps one secret beside the records: writes `value` if there is none, or if it is exactly `expected`, in one atomic
+    /// step, and returns the one that is kept afterwards.
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError>;
 }

@@ -154,7 +154,7 @@ pub use record::{Note, Owner, Phase, Record, State};
 pub use redis::{RedisOptions, RedisStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
-pub use store::{Found, Prune, Store};
+pub use store::{Found, MAX_SECRET_BYTES, Prune, Store};
 pub use terms::{AfterCrash, Terms, TermsError};
 pub use text::TextError;
 pub use tiered::{Hot, MemoryCache, Rank, Tiered};

@@ -39,6 +39,7 @@ struct Shared {
     count: AtomicUsize,
     capacity: usize,
     clock: MemoryClock,
+    secret: Mutex<Option<Vec<u8>>>,
 }
 
 /// On a cache line of its own, so that two threads on two shards do not slow each other down.
@@ -84,7 +85,8 @@ impl MemoryStore {
     pub fn with_capacity(capacity: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
         let (count, hasher) = (AtomicUsize::new(0), RandomState::new());
-        Self { shared: Arc::new(Shared { shards, hasher, count, capacity, clock: MemoryClock::new() }) }
+        let (clock, secret) = (MemoryClock::new(), Mutex::default());
+        Self { shared: Arc::new(Shared { shards, hasher, count, capacity, clock, secret }) }
     }
 
     /// The clock by which this store decides; tests can move it.
@@ -238,6 +240,14 @@ impl Backend for MemoryStore {
             self.shared.count.fetch_sub(before - slots.len(), Ordering::Relaxed);
         }
         Ok(u64::from(prune.limit) - left as u64)
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let mut kept = self.shared.secret.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() || kept.as_deref() == expected {
+            *kept = Some(value.to_vec());
+        }
+        Ok(kept.clone().unwrap_or_default())
     }
 }
 

@@ -78,7 +78,15 @@ pub trait Store: Send + Sync + 'static {
     /// Removes some expired records and says how many. Call it until it says fewer than were asked for: then there are
     /// no more, unless it was [paced](Prune::paced).
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
+
+    /// Keeps the secret by which processes that share the store make principals of credentials, and returns the one that
+    /// is kept afterwards. `value` is written if there is none yet, or if it is exactly `expected`; at most
+    /// [`MAX_SECRET_BYTES`] long. Like the records it outlives every process, and prune leaves it alone.
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError>;
 }
+
+/// The longest secret that [`Store::keep_secret`] takes.
+pub const MAX_SECRET_BYTES: usize = 1_024;
 
 /// What [`Store::find_many`] finds for one key.
 pub type Found = Result<Option<Record>, StoreError>;
@@ -168,5 +176,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         (**self).prune(prune).await
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        (**self).keep_secret(expected, value).await
     }
 }

@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::lease::{Fence, Lease, Token};
 use crate::outcome::Outcome;
 use crate::record::Record;
-use crate::store::{Found, Prune, Store};
+use crate::store::{Found, MAX_SECRET_BYTES, Prune, Store};
 use crate::time::Timestamp;
 
 /// How often a claim or an operator's change looks again when the record changes under its hands. Each time,
@@ -211,6 +211,13 @@ impl<B: Backend> Store for B {
 
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         Backend::prune(self, prune).await
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        if value.is_empty() || value.len() > MAX_SECRET_BYTES {
+            return Err(StoreError::refused(format!("a secret has 1 to {MAX_SECRET_BYTES} bytes")));
+        }
+        Backend::keep_secret(self, expected, value).await
     }
 }
 

@@ -28,6 +28,7 @@ mod owner;
 mod primitives;
 mod records;
 mod retention;
+mod secrets;
 
 use std::fmt;
 use std::future::Future;
@@ -54,6 +55,7 @@ pub use owner::*;
 pub use primitives::*;
 pub use records::*;
 pub use retention::*;
+pub use secrets::*;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -321,6 +323,7 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     a_change_with_another_fence_changes_nothing,
     a_change_never_touches_a_live_lease,
     a_change_is_kept_with_its_reason,
+    a_secret_is_the_same_for_all,
 ];
 
 /// The promises that a store did not keep.

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::{AUTHORIZATION, COOKIE, HeaderName};
+use ::http::header::HeaderName;
 use ::http::request::Parts;
 use ::http::{Method, Response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
+use super::credentials::Credential;
 use super::fingerprint::RequestFingerprint;
 use super::headers::{HeaderRefused, Recorded};
 use super::rejection::{Rejection, Renderer};
-use super::scope::Scoping;
+use super::scope::{Anonymous, Scoping};
+use super::secret::PrincipalSecret;
 use super::service::Idempotency;
 use super::verdict::Verdict;
+use crate::error::StoreError;
 use crate::key::{KeyError, Scope};
 use crate::once::Once;
 use crate::policy::{Policy, PolicyError};
@@ -45,6 +48,7 @@ pub(super) struct Options {
     pub(super) methods: Vec<Method>,
     pub(super) realm: Scope,
     pub(super) scoping: Scoping,
+    pub(super) secret: PrincipalSecret,
     pub(super) fingerprint: RequestFingerprint,
     pub(super) max_request_bytes: usize,
     pub(super) request_timeout: Duration,
@@ -64,13 +68,14 @@ impl IdempotencyLayer {
     /// A layer over an engine, with its policy, its name for this process, and its reconcile hook.
     pub fn over(once: Once) -> Self {
         let realm = Scope::new("http").expect("a valid realm");
-        let names = Arc::from([AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")]);
+        let names = Credential::common().into();
         let options = Options {
             header: HeaderName::from_static("idempotency-key"),
             strict: false,
             required: false,
             methods: vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE],
-            scoping: Scoping::Credentials { realm: realm.clone(), names },
+            scoping: Scoping::Credentials { realm: realm.clone(), names, anonymous: Anonymous::Refuse },
+            secret: PrincipalSecret::default(),
             realm,
             fingerprint: RequestFingerprint::raw(),
             max_request_bytes: 1 << 20,
@@ -129,28 +134,81 @@ impl IdempotencyLayer {
         self.with(|options| options.methods = methods.into_iter().collect())
     }
 
-    /// Whose key it is, by what the application knows: the tenant, and the caller by an identity that does not
-    /// change with a refreshed token. Whatever says so, an extension of an authentication layer say, must come before
-    /// this layer. A request of which it says `None` is refused.
+    /// The scope as the application knows it: the tenant, and the caller by an identity that does not change with a
+    /// refreshed token. The layer that finds it out, and puts it in an extension say, must come before this one. A request
+    /// for which this returns `None` is refused.
     ///
-    /// Unless this is set, the scope is a digest of the credentials: the headers `Authorization`, `Cookie` and
-    /// `X-Api-Key`, as far as there are any. That keeps callers apart who are told apart by these headers. It has two
-    /// costs. A repeat whose credentials have changed is a new request and **runs again**: a refreshed token, a
-    /// cookie that a load balancer sets anew, a signature made for each request. And callers without any of them, known by
-    /// their client certificate say, are one.
+    /// Unless it is set, callers are told apart by their credentials; see [`IdempotencyLayer::with_credentials`].
     #[must_use]
     pub fn with_scope(self, scope: impl Fn(&Parts) -> Option<Scope> + Send + Sync + 'static) -> Self {
         self.with(|options| options.scoping = Scoping::Application(Arc::new(scope)))
     }
 
-    /// The scope is a digest of these headers instead of `Authorization`, `Cookie` and `X-Api-Key`; see
-    /// [`IdempotencyLayer::with_scope`] for what that costs.
+    /// The credentials by which callers are told apart, instead of [`Credential::common`]: headers, or single cookies. The
+    /// principal of a key is a keyed digest (HMAC-SHA256) of those that a request has.
+    ///
+    /// A repeat with other credentials is another caller's request and **runs again**: with a refreshed token, or a
+    /// signature made for each request. [`IdempotencyLayer::with_scope`] is for such services. A request with none of
+    /// the credentials is refused; see [`IdempotencyLayer::with_anonymous_callers`].
+    ///
+    /// ```
+    /// use semel::{MemoryStore, http::{Credential, IdempotencyLayer}};
+    ///
+    /// let layer = IdempotencyLayer::new(MemoryStore::new()).with_credentials([Credential::cookie("sid")]);
+    /// ```
     #[must_use]
-    pub fn with_credentials(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        let realm = self.options.realm.clone();
+    pub fn with_credentials<C: Into<Credential>>(self, credentials: impl IntoIterator<Item = C>) -> Self {
+        let (realm, anonymous) = (self.options.realm.clone(), self.anonymous());
+        let names = credentials.into_iter().map(Into::into).collect();
+        self.with(|options| options.scoping = Scoping::Credentials { realm, names, anonymous })
+    }
+
+    /// What happens to a request with a key that has none of the credentials; [`Anonymous::Refuse`] unless set.
+    ///
+    /// With [`Anonymous::Share`] all of them are **one caller**, and any of them can get an answer that was recorded for
+    /// another. It has no effect beside [`IdempotencyLayer::with_scope`].
+    #[must_use]
+    pub fn with_anonymous_callers(self, what: Anonymous) -> Self {
         self.with(|options| {
-            options.scoping = Scoping::Credentials { realm, names: names.into_iter().collect() };
+            if let Scoping::Credentials { anonymous, .. } = &mut options.scoping {
+                *anonymous = what;
+            }
         })
+    }
+
+    fn anonymous(&self) -> Anonymous {
+        match &self.options.scoping {
+            Scoping::Credentials { anonymous, .. } => *anonymous,
+            Scoping::Application(_) => Anonymous::Refuse,
+        }
+    }
+
+    /// Seals the secret of the principals with a secret of the configuration, of at least 16 random bytes.
+    ///
+    /// Principals are made of credentials by HMAC with a random secret, which the first process makes and the store keeps.
+    /// Unless this is set, a copy of the store is enough to check guesses at short credentials, such as passwords. With it,
+    /// that takes the secret of the configuration, too. The first one seals and all of them open: to change it, give every
+    /// process the new one and the old one behind it, and then the new one only. Principals stay the same throughout.
+    ///
+    /// All processes that share the store need it. One without it, or with another, does not serve keys:
+    /// [`IdempotencyLayer::prepare`] says so at start.
+    #[must_use]
+    pub fn with_principal_secrets<S: Into<Vec<u8>>>(self, secrets: impl IntoIterator<Item = S>) -> Self {
+        let secrets = secrets.into_iter().map(|secret| secret.into().into_boxed_slice());
+        self.with(|options| options.secret = PrincipalSecret::configured(secrets))
+    }
+
+    /// Reads the secret of the principals from the store, as the first request with credentials would. Call it at start to
+    /// find out then that it cannot be used.
+    ///
+    /// # Errors
+    /// Refused if it is sealed with another secret than [`IdempotencyLayer::with_principal_secrets`] was given; else what
+    /// the store says.
+    pub async fn prepare(&self) -> Result<(), StoreError> {
+        match &self.options.scoping {
+            Scoping::Credentials { .. } => self.options.secret.digest(self.once.store()).await.map(drop),
+            Scoping::Application(_) => Ok(()),
+        }
     }
 
     /// The realm of the keys, for services that share a store; `http` unless set. With

@@ -8,7 +8,7 @@
 //! ```
 //! # #[cfg(feature = "axum")] {
 //! use axum::{Router, routing::post};
-//! use semel::{MemoryStore, http::IdempotencyLayer};
+//! use semel::{MemoryStore, http::{Anonymous, IdempotencyLayer}};
 //!
 //! async fn charge(body: String) -> String {
 //!     format!("charged {body}")
@@ -16,9 +16,12 @@
 //!
 //! let app: Router = Router::new()
 //!     .route("/charges", post(charge))
-//!     .layer(IdempotencyLayer::new(MemoryStore::new()));
+//!     .layer(IdempotencyLayer::new(MemoryStore::new()).with_anonymous_callers(Anonymous::Share));
 //! # }
 //! ```
+//! `Anonymous::Share` says that callers without credentials need not be told apart: all of them share their keys, and with
+//! them the recorded answers. Leave it out where they must not, and requests without credentials are refused.
+//!
 //! Customised, for one route, with the user that an authentication layer found as the scope:
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -59,8 +62,10 @@
 //!    A key with a comma or a semicolon must be quoted: bare, it cannot be told from a list or parameters.
 //! 2. **Methods**: a key counts on POST, PUT, PATCH and DELETE, and is ignored on others. Requests without a key pass
 //!    through untouched, unless one is required, which it then is on POST and PATCH.
-//! 3. **Scope**: the same key of two callers is two keys. Say who calls by [`IdempotencyLayer::with_scope`]; the digest of
-//!    credentials that is used otherwise runs a repeat again if its cookies or its token have changed.
+//! 3. **Scope**: the same key of two callers is two keys. [`IdempotencyLayer::with_scope`] is told who calls by the
+//!    application. Otherwise the credentials of a request tell ([`IdempotencyLayer::with_credentials`]): a repeat with a
+//!    refreshed token runs again, and a request without credentials is refused
+//!    ([`IdempotencyLayer::with_anonymous_callers`]). Cookies count only by name.
 //! 4. **The body** of a request with a key is read whole, up to a limit, before anything is claimed, and handed on unchanged.
 //! 5. **The same request** has the same method, path, query, content type, content encoding and body; see
 //!    [`RequestFingerprint`] for less strict ways. Anything else under the same key is refused, and changes nothing. Changing
@@ -90,6 +95,7 @@
 //! | --- | --- | --- |
 //! | 400 | `idempotency_key_missing` | a key is required, and there is none |
 //! | 400 | `idempotency_key_invalid` | the header does not hold one key; `detail` says why |
+//! | 400 | `idempotency_scope_missing` | the request has none of the credentials by which callers are told apart |
 //! | 400 | `request_unreadable` | the body broke off |
 //! | 408 | `request_timeout` | the body did not arrive in time |
 //! | 409 | `idempotency_key_pending` | an attempt runs; `Retry-After` is what is left of its lease |
@@ -127,7 +133,10 @@ mod layer;
 mod service;
 mod read;
 mod key;
+mod credentials;
 mod scope;
+mod secret;
+mod seal;
 mod fingerprint;
 mod body;
 mod run;
@@ -140,10 +149,12 @@ mod published;
 mod axum;
 
 pub use body::ReadAhead;
+pub use credentials::Credential;
 pub use fingerprint::{PointerError, RequestFingerprint};
 pub use headers::{HeaderRefused, may_record};
 pub use key::{KeyFault, parse as parse_key};
 pub use layer::IdempotencyLayer;
 pub use rejection::Rejection;
+pub use scope::Anonymous;
 pub use service::Idempotency;
 pub use verdict::Verdict;

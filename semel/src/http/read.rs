@@ -9,11 +9,12 @@ use http_body::Body;
 
 use super::body::{ReadAhead, Unread, read_request};
 use super::key;
-use super::layer::Options;
+use super::layer::{IdempotencyLayer, Options};
 use super::published::asks_for_key;
 use super::rejection::Rejection;
+use super::scope::Caller;
 use crate::intent::Intent;
-use crate::key::Key;
+use crate::key::{Key, Scope};
 use crate::text::shorten;
 use crate::timer::within;
 
@@ -40,8 +41,16 @@ pub(super) fn unkeyed<Q: Body>(
     Request::from_parts(parts, ReadAhead::passed(body))
 }
 
+/// A key as far as it is known without asking the store.
+pub(super) enum Named {
+    Key(Key),
+    /// The key with this value of the caller of this realm whose credentials the request has.
+    OfCredentials { realm: Scope, value: Box<str> },
+}
+
 /// The key that counts; `None` if there is none, or not on this method.
-pub(super) fn key_of(options: &Options, parts: &Parts) -> Result<Option<Key>, Rejection> {
+pub(super) fn key_of(layer: &IdempotencyLayer, parts: &Parts) -> Result<Option<Named>, Rejection> {
+    let options = &layer.options;
     if !options.methods.contains(&parts.method) {
         return Ok(None);
     }
@@ -51,9 +60,31 @@ pub(super) fn key_of(options: &Options, parts: &Parts) -> Result<Option<Key>, Re
         Ok(None) => return Ok(None),
         Err(fault) => return Err(Rejection::KeyInvalid(fault)),
     };
-    let scope = options.scoping.of(parts).ok_or(Rejection::ScopeUnknown)?;
-    let key = scope.key(&value).map_err(|error| Rejection::KeyInvalid(error.into()))?;
-    Ok(Some(key))
+    let scope = match options.scoping.caller(parts)? {
+        Caller::Known(scope) => scope,
+        Caller::With(realm) => match options.secret.known(layer.once.store()) {
+            Some(digest) => options.scoping.with_credentials(realm, &digest, parts),
+            None => return Ok(Some(Named::OfCredentials { realm, value: value.into() })),
+        },
+    };
+    in_scope(&scope, &value).map(|key| Some(Named::Key(key)))
+}
+
+/// The key of a request, with the secret of the store if it takes that.
+pub(super) async fn known(layer: &IdempotencyLayer, named: Named, parts: &Parts) -> Result<Key, Rejection> {
+    let (realm, value) = match named {
+        Named::Key(key) => return Ok(key),
+        Named::OfCredentials { realm, value } => (realm, value),
+    };
+    let digest = Box::pin(layer.options.secret.digest(layer.once.store())).await.map_err(|error| {
+        tracing::error!(%error, "callers cannot be told apart");
+        Rejection::StoreUnavailable
+    })?;
+    in_scope(&layer.options.scoping.with_credentials(realm, &digest, parts), &value)
+}
+
+fn in_scope(scope: &Scope, value: &str) -> Result<Key, Rejection> {
+    scope.key(value).map_err(|error| Rejection::KeyInvalid(error.into()))
 }
 
 /// Reads a request with a key to its end.

@@ -70,10 +70,17 @@ pub enum Rejection {
     CompletionMissing,
     /// 500: the application did not say whose key it is.
     ScopeUnknown,
+    /// 400: the request has none of the credentials by which callers are told apart.
+    ScopeMissing {
+        /// Their names.
+        expected: String,
+        /// Whether it has cookies, one of which may identify the caller.
+        has_cookies: bool,
+    },
 }
 
 /// What does not depend on the request: status, code, title.
-pub(super) const PROBLEMS: [(StatusCode, &str, &str); 15] = [
+pub(super) const PROBLEMS: [(StatusCode, &str, &str); 16] = [
     (StatusCode::BAD_REQUEST, "idempotency_key_missing", "An idempotency key is required"),
     (StatusCode::BAD_REQUEST, "idempotency_key_invalid", "The idempotency key is not valid"),
     (StatusCode::BAD_REQUEST, "request_unreadable", "The request could not be read"),
@@ -101,6 +108,7 @@ pub(super) const PROBLEMS: [(StatusCode, &str, &str); 15] = [
     ),
     (StatusCode::INTERNAL_SERVER_ERROR, "scope_unknown", "It is not known whose idempotency key this is"),
     (StatusCode::BAD_GATEWAY, "upstream_broke_off", "The answer broke off, and the outcome is not known"),
+    (StatusCode::BAD_REQUEST, "idempotency_scope_missing", "The request does not say whose idempotency key it has"),
 ];
 
 impl Rejection {
@@ -121,6 +129,7 @@ impl Rejection {
             Self::CompletionMissing => 12,
             Self::ScopeUnknown => 13,
             Self::AnswerBrokeOff { .. } => 14,
+            Self::ScopeMissing { .. } => 15,
         }]
     }
 
@@ -188,6 +197,18 @@ impl Rejection {
                 "The request was carried out, but the service did not record its outcome in the transaction of its \
                  effect, as its policy `transactional` needs. A new key is not safe: it would happen twice. The key is \
                  held until somebody settles it."
+            }
+            Self::ScopeMissing { expected, has_cookies } => {
+                let cookies = match has_cookies {
+                    true => " Cookies do not count, unless the operator names the one that identifies callers (`cookie:NAME`).",
+                    false => "",
+                };
+                return format!(
+                    "The request has none of the credentials by which callers are told apart: {expected}. This request did \
+                     nothing; send it again with one of them.{cookies} The operator can name other headers \
+                     (`credentials:NAME`), or say that callers need not be told apart (`--anonymous share` of the gateway, \
+                     `with_anonymous_callers` of the layer)."
+                );
             }
             Self::ScopeUnknown => "The service did not say who is asking. This request did nothing.",
         };
@@ -337,6 +358,7 @@ mod tests {
             Rejection::CompletionMissing,
             Rejection::ScopeUnknown,
             Rejection::AnswerBrokeOff { held: true },
+            Rejection::ScopeMissing { expected: "authorization".to_owned(), has_cookies: false },
         ]
     }
 

@@ -15,12 +15,11 @@ use tracing::{Instrument, Span, field};
 
 use super::body::ReadAhead;
 use super::layer::IdempotencyLayer;
-use super::read::{Asked, key_of, read, unkeyed};
+use super::read::{Asked, Named, key_of, known, read, unkeyed};
 use super::rejection::Rejection;
 use super::reply::{Answer, answer, render};
 use super::run::run;
 use crate::fault;
-use crate::key::Key;
 use crate::lease::Lease;
 use crate::meter;
 
@@ -66,7 +65,7 @@ where
         let key = match parts.extensions.get::<Lease>() {
             // A layer further out has claimed a key for this request. To claim it again would be to wait for oneself.
             Some(_) => Ok(None),
-            None => key_of(&self.layer.options, &parts),
+            None => key_of(&self.layer, &parts),
         };
         match key {
             Ok(Some(key)) => Box::pin(serve(self.layer.clone(), ready, key, Box::new(parts), body)),
@@ -85,7 +84,7 @@ where
 async fn serve<S, Q, R>(
     layer: IdempotencyLayer,
     inner: S,
-    key: Key,
+    named: Named,
     parts: Box<Parts>,
     body: Q,
 ) -> Result<Response<ReadAhead<R>>, S::Error>
@@ -98,6 +97,10 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
+    let key = match known(&layer, named, &parts).await {
+        Ok(key) => key,
+        Err(rejection) => return Ok(refuse_early(&layer, rejection)),
+    };
     let Asked { intent, parts, body } = match read(&layer.options, parts, body).await {
         Ok(asked) => asked,
         Err(rejection) => return Ok(refuse_early(&layer, rejection)),

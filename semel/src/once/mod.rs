@@ -168,6 +168,12 @@ impl Once {
         Ok(self.with(|engine| engine.policy = policy))
     }
 
+    /// The store below.
+    #[cfg(feature = "http")]
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.engine.store
+    }
+
     /// How keys are run here.
     pub fn policy(&self) -> &Policy {
         &self.engine.policy

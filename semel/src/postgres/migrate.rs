@@ -36,6 +36,13 @@ const STEPS: Steps = Steps {
             up: include_str!("migrations/0003_upkeep.up.sql"),
             down: include_str!("migrations/0003_upkeep.down.sql"),
         },
+        Migration {
+            version: 4,
+            name: "secrets",
+            needs: 2,
+            up: include_str!("migrations/0004_secrets.up.sql"),
+            down: include_str!("migrations/0004_secrets.down.sql"),
+        },
     ],
 };
 

@@ -248,4 +248,8 @@ impl Backend for PostgresStore {
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         self.shared.sweeper.prune(prune).await
     }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.shared.operator.keep_secret(expected, value).await
+    }
 }

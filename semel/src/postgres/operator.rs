@@ -18,6 +18,9 @@ use crate::inspect::{Page, Query, Stats};
 use crate::record::Phase;
 use crate::time::Timestamp;
 
+/// How often the secret is looked for: another process may write one in between.
+const SECRET_TRIES: u32 = 4;
+
 pub(super) struct Operator {
     side: Side,
     counted: Counted,
@@ -141,6 +144,33 @@ impl Operator {
         plan.pointer("/0/Plan/Plan Rows")
             .and_then(serde_json::Value::as_u64)
             .ok_or_else(|| StoreError::corrupt("Postgres did not explain how many records it expects"))
+    }
+
+    pub(super) async fn keep_secret(
+        &self,
+        expected: Option<&[u8]>,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let session = self.side.checked().await?;
+        let read = self.side.statement(include_str!("sql/secret.sql"));
+        let keep = self.side.statement(include_str!("sql/keep_secret.sql"));
+        let kept = async {
+            for _ in 0..SECRET_TRIES {
+                // Mostly it is there, and is only read.
+                let rows = session.client.query(&read, &[]).await.map_err(errors::of_question)?;
+                let found = rows.first().map(|row| row.get::<_, Vec<u8>>(0));
+                if let Some(kept) = found.filter(|kept| expected != Some(kept)) {
+                    return Ok(kept);
+                }
+                let written =
+                    session.client.execute(&keep, &[&expected, &value]).await.map_err(errors::of_question)?;
+                if written == 1 {
+                    return Ok(value.to_vec());
+                }
+            }
+            Err(StoreError::unavailable("the secret of the principals changed while it was read"))
+        };
+        self.side.in_time(kept).await
     }
 }
 

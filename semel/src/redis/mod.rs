@@ -374,6 +374,20 @@ impl Backend for RedisStore {
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         self.sweep(prune).await
     }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let name = Name::of_secret(&self.shared.options.prefix);
+        let command = |_| {
+            let mut command = scripts::KEEP.on(name.as_bytes());
+            command.arg(expected.unwrap_or_default()).arg(value);
+            command
+        };
+        let said = self.run(Lane::Owner, &name, command).await?;
+        match (&*said.word, &*said.rest) {
+            ("kept", [Value::BulkString(kept)]) => Ok(kept.clone()),
+            _ => Err(said.other()),
+        }
+    }
 }
 
 /// What a script says.

@@ -27,6 +27,11 @@ impl Name {
         Self(name)
     }
 
+    /// The name of the secret that is kept beside the records. It is no name of a record, which has three parts.
+    pub(super) fn of_secret(prefix: &str) -> Self {
+        Self([prefix.as_bytes(), b":secret"].concat())
+    }
+
     /// One that Redis has listed.
     pub(super) fn listed(name: Vec<u8>) -> Self {
         Self(name)

@@ -24,10 +24,11 @@ script!(WRITE, "lua/write.lua");
 script!(READ, "lua/read.lua");
 script!(REMOVE, "lua/remove.lua");
 script!(PLANT, "lua/plant.lua");
+script!(KEEP, "lua/keep.lua");
 
 /// All of them.
-pub(super) fn all() -> [&'static Script; 6] {
-    [&OPEN, &REPLACE, &WRITE, &READ, &REMOVE, &PLANT]
+pub(super) fn all() -> [&'static Script; 7] {
+    [&OPEN, &REPLACE, &WRITE, &READ, &REMOVE, &PLANT, &KEEP]
 }
 
 impl Script {

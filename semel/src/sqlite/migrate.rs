@@ -29,6 +29,13 @@ const STEPS: Steps = Steps {
             up: include_str!("migrations/0002_retention.up.sql"),
             down: include_str!("migrations/0002_retention.down.sql"),
         },
+        Migration {
+            version: 3,
+            name: "secrets",
+            needs: 2,
+            up: include_str!("migrations/0003_secrets.up.sql"),
+            down: include_str!("migrations/0003_secrets.down.sql"),
+        },
     ],
 };
 

@@ -10,6 +10,7 @@ mod batch;
 mod row;
 mod migrate;
 mod operator;
+mod secret;
 mod side;
 mod thread;
 mod session;
@@ -219,5 +220,10 @@ impl Backend for SqliteStore {
             // Others want the lock, too.
             sleep(began.elapsed()).await;
         }
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let (expected, value) = (expected.map(<[u8]>::to_vec), value.to_vec());
+        self.shared.side.run(move |session| secret::keep(session, expected.as_deref(), &value)).await
     }
 }

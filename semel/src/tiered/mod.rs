@@ -233,6 +233,10 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         self.durable.prune(prune).await
     }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.durable.keep_secret(expected, value).await
+    }
 }
 
 #[async_trait]

@@ -97,6 +97,10 @@ impl Backend for Script {
     async fn prune(&self, _: &Prune) -> Result<u64, StoreError> {
         unreachable!("no test prunes")
     }
+
+    async fn keep_secret(&self, _: Option<&[u8]>, _: &[u8]) -> Result<Vec<u8>, StoreError> {
+        unreachable!("no test keeps a secret")
+    }
 }
 
 fn script(opens: Vec<Opened>, replaces: Vec<Replaced>) -> Script {
@@ -253,6 +257,10 @@ impl Backend for Twice {
 
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         Backend::prune(&self.0, prune).await
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        Backend::keep_secret(&self.0, expected, value).await
     }
 }
 

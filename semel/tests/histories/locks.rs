@@ -151,4 +151,8 @@ impl Backend for Locking {
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         Backend::prune(&self.memory, prune).await
     }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        Backend::keep_secret(&self.memory, expected, value).await
+    }
 }

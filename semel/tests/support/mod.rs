@@ -145,4 +145,14 @@ impl<P: Path> Store for Through<P> {
             })
             .await
     }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let sent = (expected.map(<[u8]>::to_vec), value.to_vec());
+        self.0
+            .pass("keep_secret", move |store| {
+                let (expected, value) = sent.clone();
+                async move { store.keep_secret(expected.as_deref(), &value).await }
+            })
+            .await
+    }
 }
