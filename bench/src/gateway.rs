@@ -156,7 +156,7 @@ async fn gateway(args: &Args, upstream: SocketAddr, folder: &Path) -> Result<Ser
         None => build()?,
     };
     let mut command = Command::new(program);
-    command.args(["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    command.args(["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--anonymous", "share"]);
     command.arg("--upstream").arg(format!("http://{upstream}"));
     command.arg("--store").arg(format!("sqlite:{}", folder.join("semel.db").display()));
     Served::listening("semel", command, "listening on ").await

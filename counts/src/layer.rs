@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use semel::MemoryStore;
-use semel::http::{Idempotency, IdempotencyLayer};
+use semel::http::{Anonymous, Idempotency, IdempotencyLayer};
 use tokio::runtime::Builder;
 use tower_service::Service;
 
@@ -27,7 +27,8 @@ pub(crate) fn replay(times: usize) -> Result<()> {
 }
 
 fn requests(times: usize, key: fn(usize) -> usize) -> Result<()> {
-    let mut service = Idempotency::new(IdempotencyLayer::new(MemoryStore::new()), Handler);
+    let layer = IdempotencyLayer::new(MemoryStore::new()).with_anonymous_callers(Anonymous::Share);
+    let mut service = Idempotency::new(layer, Handler);
     let requests: Vec<_> = (0..BEFORE + MOST).map(|number| request(key(number))).collect::<Result<_>>()?;
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         for request in requests.into_iter().take(BEFORE + times) {

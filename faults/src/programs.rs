@@ -103,6 +103,8 @@ impl Programs {
         add("--policy", &stage.policy()?);
         add("--lease", &format!("{LEASE_MS}ms"));
         add("--admin", "off");
+        // The load has no credentials.
+        add("--anonymous", "share");
         add("--store", stage.urls.of(index));
         stage.urls.cache.iter().for_each(|cache| add("--cache", cache));
         stage.program(&format!("gateway-{index}"), &self.semel, args, listen)

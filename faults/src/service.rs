@@ -110,7 +110,8 @@ pub(crate) async fn serve(args: ServiceArgs) -> Result<()> {
             None => policy,
         });
         let once = if args.reconcile { once.with_reconcile(hook::over(&args.log)) } else { once };
-        router = router.layer(IdempotencyLayer::over(once).with_required_key(true));
+        let layer = IdempotencyLayer::over(once).with_required_key(true);
+        router = router.layer(layer.with_anonymous_callers(Anonymous::Share));
     }
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("could not listen on {}", args.listen))?;

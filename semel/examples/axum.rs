@@ -10,7 +10,7 @@
 use axum::Router;
 use axum::routing::post;
 use semel::MemoryStore;
-use semel::http::IdempotencyLayer;
+use semel::http::{Anonymous, IdempotencyLayer};
 use tokio::net::TcpListener;
 
 #[tokio::main]
@@ -19,8 +19,10 @@ async fn main() -> std::io::Result<()> {
 }
 
 pub(crate) fn app() -> Router {
-    // Records in memory end with the process; see PostgresStore for those that do not.
-    Router::new().route("/charges", post(charge)).layer(IdempotencyLayer::new(MemoryStore::new()))
+    // Records in memory end with the process; see PostgresStore for those that do not. Callers without credentials are one
+    // caller here, as nothing that is answered is for one of them alone; unless that is said, they are refused.
+    let layer = IdempotencyLayer::new(MemoryStore::new()).with_anonymous_callers(Anonymous::Share);
+    Router::new().route("/charges", post(charge)).layer(layer)
 }
 
 async fn charge(cents: String) -> String {

@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use semel::http::IdempotencyLayer;
+use semel::http::{Anonymous, IdempotencyLayer};
 use semel::{Lease, Outcome, Policy, PostgresStore};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -41,8 +41,11 @@ pub(crate) async fn app(url: &str) -> Result<Router, Box<dyn Error>> {
     tokio::spawn(connection);
     client.batch_execute("create table if not exists paid_invoices (invoice text not null)").await?;
 
-    let layer =
-        IdempotencyLayer::new(store.clone()).with_policy(Policy::transactional()).with_required_key(true);
+    let layer = IdempotencyLayer::new(store.clone())
+        .with_policy(Policy::transactional())
+        .with_required_key(true)
+        // Callers without credentials are one caller here; unless that is said, they are refused.
+        .with_anonymous_callers(Anonymous::Share);
     let app = App { store, client: Arc::new(Mutex::new(client)) };
     Ok(Router::new().route("/charges", post(charge)).layer(layer).with_state(app))
 }

@@ -15,7 +15,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use semel::http::{IdempotencyLayer, ReadAhead};
+use semel::http::{Anonymous, IdempotencyLayer, ReadAhead};
 use semel::{Lease, MemoryStore};
 use tokio::net::TcpListener;
 use tower::{Layer, service_fn};
@@ -26,7 +26,9 @@ async fn main() -> io::Result<()> {
 }
 
 pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
-    let service = IdempotencyLayer::new(MemoryStore::new()).layer(service_fn(charge));
+    // Callers without credentials are one caller here; unless that is said, they are refused.
+    let layer = IdempotencyLayer::new(MemoryStore::new()).with_anonymous_callers(Anonymous::Share);
+    let service = layer.layer(service_fn(charge));
     loop {
         let (stream, _) = listener.accept().await?;
         let service = TowerToHyperService::new(service.clone());

@@ -10,8 +10,8 @@ use axum::routing::post;
 use bytes::Bytes;
 use cratestack_sqlx::SqlxIdempotencyStore;
 use cratestack_sqlx::sqlx::pool::PoolOptions;
-use semel::http::IdempotencyLayer;
-use semel::{MemoryStore, Policy, PostgresStore, Prune, Pruning, continuously_prune};
+use semel::http::{Anonymous, IdempotencyLayer};
+use semel::{MemoryStore, Policy, PostgresStore, Prune, Pruning, Store, continuously_prune};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -53,7 +53,7 @@ pub(super) async fn serve(app: &App) -> Result<()> {
     let router = match app {
         App::Relay { upstream } => return relay(*upstream).await,
         App::Plain => plain,
-        App::Memory => plain.layer(IdempotencyLayer::new(MemoryStore::new())),
+        App::Memory => plain.layer(sharing(MemoryStore::new())),
         App::Forgetful => {
             let (store, second) = (MemoryStore::new(), Duration::from_secs(1));
             let pruning = Pruning {
@@ -63,12 +63,12 @@ pub(super) async fn serve(app: &App) -> Result<()> {
             };
             pruner = Some(continuously_prune(store.clone(), pruning));
             let policy = Policy::hold().with_lease(second)?.with_retention(second)?;
-            plain.layer(IdempotencyLayer::new(store).with_policy(policy))
+            plain.layer(sharing(store).with_policy(policy))
         }
         App::Postgres { url } => {
             let store = PostgresStore::connect(url).await?;
             store.migrate().await?;
-            plain.layer(IdempotencyLayer::new(store))
+            plain.layer(sharing(store))
         }
         App::Cratestack { url } => {
             let pool = PoolOptions::new().max_connections(POOL).min_connections(POOL).connect(url).await?;
@@ -85,6 +85,11 @@ pub(super) async fn serve(app: &App) -> Result<()> {
     let served = until_closed(axum::serve(listener, router).into_future()).await;
     drop(pruner);
     served
+}
+
+/// A layer whose callers need not be told apart: the load has no credentials.
+fn sharing(store: impl Store) -> IdempotencyLayer {
+    IdempotencyLayer::new(store).with_anonymous_callers(Anonymous::Share)
 }
 
 /// Listens, and says where.

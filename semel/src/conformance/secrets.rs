@@ -9,11 +9,9 @@ fn random() -> Vec<u8> {
     Token::random().as_bytes().to_vec()
 }
 
-/// All handles get the same secret. It changes only for a caller that knows the one that is there, and of many that change
-/// it at the same time, one does.
-///
-/// What was kept before is put back at the end: principals are made of it.
+/// All handles find the same secret, and it changes only for a caller that knows the one that is there.
 pub async fn a_secret_is_the_same_for_all(on: &Subject) {
+    // What was kept before is put back at the end: principals may be made of it.
     let keep = async |store: &dyn crate::Inspect, expected: Option<&[u8]>, value: &[u8]| {
         store.keep_secret(expected, value).await.expect("the store keeps a secret")
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderMap, Method, Response};
+use axum::http::{HeaderMap, Method, Response, header};
 use axum::routing::post;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -15,12 +15,12 @@ use semel::http::IdempotencyLayer;
 use semel::{Inspect, MemoryStore, Policy, Query};
 
 use crate::gate::Gate;
-use crate::server::{BOUND, Count, Server, until};
+use crate::server::{BOUND, Count, Server, sharing, until};
 use crate::support::Through;
 use crate::wire::{Wire, broken, data, fed, made_of, trailers};
 
 fn layer() -> IdempotencyLayer {
-    IdempotencyLayer::new(MemoryStore::new())
+    sharing(MemoryStore::new())
 }
 
 /// A server whose handler answers with the request's body, and counts.
@@ -231,7 +231,7 @@ async fn events_reach_the_first_caller_at_once_and_the_key_is_recorded_meanwhile
     let (store, feed, server, count, mut first) = loop {
         let store = MemoryStore::new();
         let (feed, body) = fed();
-        let layer = IdempotencyLayer::new(store.clone());
+        let layer = sharing(store.clone());
         let (server, count) = answering(Some(layer), "text/event-stream", once(body)).await;
         feed.send(data("data: 1\n\n")).unwrap();
         let began = Instant::now();
@@ -260,7 +260,7 @@ async fn an_answer_that_pauses_is_streamed_from_there_on() {
     let store = MemoryStore::new();
     let (feed, body) = fed();
     let (server, count) =
-        answering(Some(IdempotencyLayer::new(store.clone())), "text/plain", once(body)).await;
+        answering(Some(sharing(store.clone())), "text/plain", once(body)).await;
     feed.send(data("one ")).unwrap();
     let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
     assert_eq!(next(&mut first).await, "one ");
@@ -361,7 +361,7 @@ async fn a_key_is_the_same_over_http_1_and_http_2() {
 #[tokio::test]
 async fn cookies_that_http_2_sends_one_by_one_are_the_same_caller() {
     // RFC 9113, 8.2.3: a client may split its cookies into several fields, and they mean the same.
-    let (server, count) = echoing(layer()).await;
+    let (server, count) = echoing(layer().with_credentials([header::COOKIE])).await;
     let by_http2 = server.by_http2();
     let whole = server.post("/echo", "k", "body").header("cookie", "a=1; b=2").send().await;
     let split = by_http2.post("/echo", "k", "body").header("cookie", "a=1").header("cookie", "b=2");
@@ -374,7 +374,7 @@ async fn cookies_that_http_2_sends_one_by_one_are_the_same_caller() {
 /// A server whose store can tell what it was asked.
 async fn watched() -> (Gate, Server, Count) {
     let gate = Gate::new();
-    let (server, count) = echoing(IdempotencyLayer::new(Through(gate.clone()))).await;
+    let (server, count) = echoing(sharing(Through(gate.clone()))).await;
     (gate, server, count)
 }
 
@@ -417,7 +417,7 @@ async fn a_caller_that_leaves_in_the_middle_of_an_answer_changes_nothing() {
     let store = MemoryStore::new();
     let (feed, body) = fed();
     let (server, count) =
-        answering(Some(IdempotencyLayer::new(store.clone())), "text/event-stream", once(body)).await;
+        answering(Some(sharing(store.clone())), "text/event-stream", once(body)).await;
     feed.send(data("data: 1\n\n")).unwrap();
     let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
     next(&mut first).await;

@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceExt};
 
 use crate::gate::{Fault, Gate};
-use crate::server::{BOUND, Count, Reply, Server, Stop, leased, until};
+use crate::server::{BOUND, Count, Reply, Server, Stop, leased, sharing, until};
 use crate::support::Through;
 use crate::wire::Wire;
 
 fn layer() -> IdempotencyLayer {
-    IdempotencyLayer::new(MemoryStore::new())
+    sharing(MemoryStore::new())
 }
 
 /// A handler behind a layer.
@@ -95,7 +95,7 @@ async fn a_client_that_leaves_does_not_stop_the_handler() {
         }
     });
     let app = Router::new().route("/charges", post(handler));
-    let server = Server::start(app.layer(IdempotencyLayer::new(store.clone())).layer(outer)).await;
+    let server = Server::start(app.layer(sharing(store.clone())).layer(outer)).await;
     let mut wire = Wire::to(&server).await;
     wire.send("POST /charges HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n").await;
     wire.send("idempotency-key: k\r\ncontent-length: 2\r\n\r\n{}").await;
@@ -117,7 +117,7 @@ async fn a_panic_is_500_and_the_key_is_held() {
             panic!("no such account");
         }
     };
-    let server = serving(IdempotencyLayer::new(store.clone()), handler).await;
+    let server = serving(sharing(store.clone()), handler).await;
     let first = server.post("/charges", "k", "{}").send().await;
     let problem = first.problem(500, "handler_failed");
     assert!(problem["detail"].as_str().unwrap().contains("A new key is not safe"));
@@ -177,9 +177,9 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
         format!("run {run}")
     };
     let server =
-        serving(IdempotencyLayer::new(Through(gate.clone())).with_policy(policy.clone()), handler).await;
+        serving(sharing(Through(gate.clone())).with_policy(policy.clone()), handler).await;
     // Another process, which would take over as soon as the lease is over.
-    let other = IdempotencyLayer::new(gate.store.clone()).with_policy(policy);
+    let other = sharing(gate.store.clone()).with_policy(policy);
     let counted = count.clone();
     let other = serving(other, move || async move { format!("run {}", counted.up()) }).await;
     let first = asked(&server, "k");
@@ -209,10 +209,10 @@ impl Cut {
         gate.disturb("renew", Fault::Unavailable);
         let policy = leased(policy, 300);
         let (server, count, stop) =
-            stopping(IdempotencyLayer::new(Through(gate.clone())).with_policy(policy.clone())).await;
+            stopping(sharing(Through(gate.clone())).with_policy(policy.clone())).await;
         let others = Count::default();
         let counted = others.clone();
-        let other = IdempotencyLayer::new(gate.store.clone()).with_policy(policy);
+        let other = sharing(gate.store.clone()).with_policy(policy);
         let other = serving(other, move |lease: Lease| async move {
             counted.up();
             format!("attempt {} elsewhere", lease.attempt())
@@ -264,8 +264,8 @@ async fn a_loser_says_nothing_of_its_own_while_the_winner_still_runs() {
     let gate = Gate::to(&store);
     gate.disturb("renew", Fault::Unavailable);
     let policy = leased(Policy::retry(), 300);
-    let (server, _, stop) = stopping(IdempotencyLayer::new(Through(gate)).with_policy(policy.clone())).await;
-    let (other, others, stop_other) = stopping(IdempotencyLayer::new(store).with_policy(policy)).await;
+    let (server, _, stop) = stopping(sharing(Through(gate)).with_policy(policy.clone())).await;
+    let (other, others, stop_other) = stopping(sharing(store).with_policy(policy)).await;
     let first = asked(&server, "k");
     stop.arrival().await;
     let winner = tokio::spawn({
@@ -294,9 +294,9 @@ async fn a_handler_learns_that_its_lease_is_lost() {
         counted.up();
         (Verdict::Abandon("somebody else took over".into()), "lost")
     };
-    let layer = IdempotencyLayer::new(store.clone()).with_policy(policy.clone());
+    let layer = sharing(store.clone()).with_policy(policy.clone());
     let server = serving(layer, handler).await;
-    let other = IdempotencyLayer::new(store.clone()).with_policy(policy);
+    let other = sharing(store.clone()).with_policy(policy);
     let other = serving(other, |lease: Lease| async move { format!("attempt {}", lease.attempt()) }).await;
     let first = asked(&server, "k");
     stop.arrival().await;
@@ -318,7 +318,7 @@ async fn a_handler_has_the_lease_that_the_store_granted() {
         let verdict = if takeover { Verdict::Record } else { Verdict::Abandon("try again".into()) };
         (verdict, format!("{token} {fence} {attempt} {takeover} {}", lease.key().value()))
     };
-    let layer = IdempotencyLayer::new(store.clone()).with_policy(Policy::retry());
+    let layer = sharing(store.clone()).with_policy(Policy::retry());
     let server = serving(layer, handler).await;
     let mut fences = Vec::new();
     for (attempt, takeover) in [(1, false), (2, true)] {
@@ -442,7 +442,7 @@ async fn an_error_of_a_service_ends_the_connection_and_the_key_is_held() {
         ready(Err::<Response<Body>, _>(std::io::Error::other("the disk is full")))
     });
     let store = MemoryStore::new();
-    let server = Server::start_service(IdempotencyLayer::new(store.clone()).layer(service)).await;
+    let server = Server::start_service(sharing(store.clone()).layer(service)).await;
     for (key, runs) in [("k", 1), ("other", 2)] {
         assert!(server.post("/charges", key, "{}").open().await.is_err());
         server.post("/charges", key, "{}").send().await.problem(409, "idempotency_outcome_unknown");

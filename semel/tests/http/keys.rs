@@ -12,7 +12,7 @@ use semel::http::IdempotencyLayer;
 use semel::{MemoryStore, Scope};
 
 use crate::gate::Gate;
-use crate::server::{Count, Server};
+use crate::server::{Count, Server, sharing};
 use crate::support::Through;
 
 async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
@@ -25,7 +25,7 @@ async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
 #[tokio::test]
 async fn what_is_no_key_is_refused_before_any_store_is_asked() {
     let gate = Gate::new();
-    let (server, count) = counting(IdempotencyLayer::new(Through(gate.clone()))).await;
+    let (server, count) = counting(sharing(Through(gate.clone()))).await;
     let long = "k".repeat(256);
     let bad: &[&[u8]] = &[
         b"",
@@ -63,7 +63,7 @@ async fn what_is_no_key_is_refused_before_any_store_is_asked() {
 
 #[tokio::test]
 async fn quoted_and_bare_are_one_key() {
-    let (server, count) = counting(IdempotencyLayer::new(MemoryStore::new())).await;
+    let (server, count) = counting(sharing(MemoryStore::new())).await;
     let bare = server.post("/charges", "8e03978e-40d5", "{}").send().await;
     let quoted = server.post("/charges", "\"8e03978e-40d5\"", "{}").send().await;
     assert!(!bare.is_replay() && quoted.is_replay());
@@ -72,14 +72,14 @@ async fn quoted_and_bare_are_one_key() {
 
 #[tokio::test]
 async fn strict_keys_are_quoted() {
-    let (server, _) = counting(IdempotencyLayer::new(MemoryStore::new()).with_strict_keys(true)).await;
+    let (server, _) = counting(sharing(MemoryStore::new()).with_strict_keys(true)).await;
     server.post("/charges", "a", "{}").send().await.problem(400, "idempotency_key_invalid");
     assert_eq!(server.post("/charges", "\"a\"", "{}").send().await.text(), "run 1");
 }
 
 #[tokio::test]
 async fn safe_methods_ignore_a_key_even_a_wrong_one() {
-    let (server, count) = counting(IdempotencyLayer::new(MemoryStore::new()).with_required_key(true)).await;
+    let (server, count) = counting(sharing(MemoryStore::new()).with_required_key(true)).await;
     for expected in ["run 1", "run 2"] {
         let reply = server.request(Method::GET, "/charges").header("idempotency-key", "a,b").send().await;
         assert_eq!(reply.text(), expected);
@@ -89,7 +89,7 @@ async fn safe_methods_ignore_a_key_even_a_wrong_one() {
 
 #[tokio::test]
 async fn methods_and_the_name_of_the_header_can_be_chosen() {
-    let layer = IdempotencyLayer::new(MemoryStore::new())
+    let layer = sharing(MemoryStore::new())
         .with_methods([Method::POST])
         .with_header_name(HeaderName::from_static("x-request-id"));
     let (server, _) = counting(layer).await;
@@ -104,16 +104,17 @@ async fn methods_and_the_name_of_the_header_can_be_chosen() {
 
 #[tokio::test]
 async fn callers_with_other_credentials_have_other_keys() {
-    let (server, _) = counting(IdempotencyLayer::new(MemoryStore::new())).await;
+    let (server, _) = counting(sharing(MemoryStore::new())).await;
     let send = async |name: &str, value: &str| {
         server.post("/charges", "k", "{}").header(name, value).send().await.text().to_owned()
     };
     assert_eq!(send("authorization", "Bearer ann").await, "run 1");
     assert_eq!(send("authorization", "Bearer bob").await, "run 2");
-    assert_eq!(send("cookie", "session=ann").await, "run 3");
+    assert_eq!(send("x-auth-token", "Bearer ann").await, "run 3");
     assert_eq!(send("x-api-key", "Bearer ann").await, "run 4");
+    // These share, as was said; cookies do not count.
     assert_eq!(send("x-other", "1").await, "run 5");
-    assert_eq!(send("x-other", "2").await, "run 5");
+    assert_eq!(send("cookie", "session=ann").await, "run 5");
     assert_eq!(send("authorization", "Bearer ann").await, "run 1");
 }
 
@@ -122,7 +123,7 @@ async fn a_prefix_that_a_router_takes_off_counts() {
     let count = Count::default();
     let counted = count.clone();
     let charges = post(move || async move { format!("run {}", counted.up()) });
-    let version = Router::new().route("/charges", charges).layer(IdempotencyLayer::new(MemoryStore::new()));
+    let version = Router::new().route("/charges", charges).layer(sharing(MemoryStore::new()));
     let server = Server::start(Router::new().nest("/v1", version.clone()).nest("/v2", version)).await;
     assert_eq!(server.post("/v1/charges", "k", "{}").send().await.text(), "run 1");
     server.post("/v2/charges", "k", "{}").send().await.problem(422, "idempotency_key_reused");
@@ -145,7 +146,7 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
 
 #[tokio::test]
 async fn authentication_comes_first_and_the_user_is_the_scope() {
-    let layer = IdempotencyLayer::new(MemoryStore::new()).with_scope(|parts| {
+    let layer = sharing(MemoryStore::new()).with_scope(|parts| {
         let user: &User = parts.extensions.get()?;
         Scope::new("shop").ok()?.with_principal(&user.0).ok()
     });

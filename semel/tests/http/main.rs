@@ -3,6 +3,7 @@
 #[path = "../support/gate.rs"]
 mod gate;
 mod bodies;
+mod callers;
 mod examples;
 mod handlers;
 mod keys;

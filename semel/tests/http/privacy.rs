@@ -10,7 +10,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use semel::http::{IdempotencyLayer, Verdict};
+use semel::http::{Verdict};
 use semel::{Lease, Policy};
 use tracing::{Instrument, Level, field};
 use tracing_subscriber::Layer;
@@ -19,7 +19,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::gate::{Fault, Gate};
-use crate::server::{Server, Stop, leased};
+use crate::server::{Server, Stop, leased, sharing};
 use crate::support::Through;
 use crate::wire::Wire;
 
@@ -84,7 +84,7 @@ async fn everything() -> (Gate, Server, Stop) {
         .route("/large", post(|| async { "answer-secret".repeat(100) }));
     let policy = leased(Policy::hold(), 800).with_patience(Duration::from_millis(20)).unwrap();
     let policy = policy.with_max_body_bytes(1_000).unwrap();
-    let layer = IdempotencyLayer::new(Through(gate.clone())).with_policy(policy).with_required_key(true);
+    let layer = sharing(Through(gate.clone())).with_policy(policy).with_required_key(true);
     (gate, Server::start(app.layer(layer)).await, stop)
 }
 
@@ -260,7 +260,7 @@ async fn a_refusal_before_the_claim_is_not_noted_in_a_span_of_the_application() 
         },
     );
     let gate = Gate::new();
-    let layer = IdempotencyLayer::new(Through(gate)).with_required_key(true);
+    let layer = sharing(Through(gate)).with_required_key(true);
     let app = Router::new().route("/charges", post(|| async {})).layer(layer).layer(outer);
     let server = Server::start(app).await;
     assert_eq!(server.request(axum::http::Method::POST, "/charges").send().await.status, 400);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::gate::{Fault, Gate};
-use crate::server::{Count, Server, leased};
+use crate::server::{Count, Server, leased, sharing};
 use crate::support::Through;
 
 /// Longer than anything takes here.
@@ -27,14 +27,14 @@ async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
 }
 
 fn layer() -> IdempotencyLayer {
-    IdempotencyLayer::new(MemoryStore::new())
+    sharing(MemoryStore::new())
 }
 
 /// A layer over a store that a test can disturb, which does not ask for long.
 fn gated() -> (Gate, IdempotencyLayer) {
     let gate = Gate::new();
     let policy = Policy::hold().with_patience(Duration::from_millis(50)).unwrap();
-    (gate.clone(), IdempotencyLayer::new(Through(gate)).with_policy(policy))
+    (gate.clone(), sharing(Through(gate)).with_policy(policy))
 }
 
 #[tokio::test]

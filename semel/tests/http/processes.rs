@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use crate::gate::Gate;
-use crate::server::{BOUND, Count, Reply, Server, Stop, leased, until};
+use crate::server::{BOUND, Count, Reply, Server, Stop, leased, sharing, until};
 use crate::support::Through;
 
 /// A server whose handler counts, stops, and says where it ran.
@@ -42,9 +42,9 @@ async fn repeats_at_another_process_wait_and_ask_the_store_together() {
     let store = MemoryStore::new();
     let policy = Policy::hold().with_wait(BOUND).unwrap();
     let (server, count, stop) =
-        stopping(IdempotencyLayer::new(store.clone()).with_policy(policy.clone())).await;
+        stopping(sharing(store.clone()).with_policy(policy.clone())).await;
     let gate = Gate::to(&store);
-    let (other, others, _) = stopping(IdempotencyLayer::new(Through(gate.clone())).with_policy(policy)).await;
+    let (other, others, _) = stopping(sharing(Through(gate.clone())).with_policy(policy)).await;
     let first = asked(&server);
     stop.arrival().await;
     let repeats: Vec<_> = (0..16).map(|_| asked(&other)).collect();
@@ -70,9 +70,9 @@ async fn one_that_waits_at_another_process_takes_over_when_the_lease_is_over() {
     let store = MemoryStore::new();
     let policy = leased(Policy::retry(), 30_000).with_wait(BOUND).unwrap();
     let (server, count, stop) =
-        stopping(IdempotencyLayer::new(store.clone()).with_policy(policy.clone())).await;
+        stopping(sharing(store.clone()).with_policy(policy.clone())).await;
     let (other, others, stop_other) =
-        stopping(IdempotencyLayer::new(store.clone()).with_policy(policy)).await;
+        stopping(sharing(store.clone()).with_policy(policy)).await;
     let first = asked(&server);
     stop.arrival().await;
     let repeat = asked(&other);
@@ -155,7 +155,7 @@ async fn serve_as_child(policy: Policy) {
     let stop = Stop::default();
     let stops = stop.clone();
     let (shop, after_crash) = (Arc::new(Shop::open(&schema).await), policy.after_crash());
-    let layer = IdempotencyLayer::new(shop.store.clone()).with_policy(policy);
+    let layer = sharing(shop.store.clone()).with_policy(policy);
     let handler = post(move |lease: Lease| async move {
         let stops = async {
             tell(&format!("running attempt {}", lease.attempt()));
@@ -268,7 +268,7 @@ async fn two(test: &str, policy: &Policy) -> (Process, Server, Count) {
         counted.up();
         format!("by the other, attempt {}", lease.attempt())
     });
-    let layer = IdempotencyLayer::new(store).with_policy(policy.clone());
+    let layer = sharing(store).with_policy(policy.clone());
     (child, Server::start(Router::new().route("/charges", handler).layer(layer)).await, count)
 }
 
@@ -383,7 +383,7 @@ async fn two_that_book(test: &str, policy: &Policy) -> (Process, Server, Arc<Sho
     let child = Process::start(test, &schema).await;
     let books = Arc::clone(&shop);
     let handler = post(move |lease: Lease| async move { books.book(&lease, "by the other", async {}).await });
-    let layer = IdempotencyLayer::new(shop.store.clone()).with_policy(policy.clone());
+    let layer = sharing(shop.store.clone()).with_policy(policy.clone());
     (child, Server::start(Router::new().route("/charges", handler).layer(layer)).await, shop)
 }
 

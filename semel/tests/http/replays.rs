@@ -3,10 +3,10 @@
 use axum::Router;
 use axum::http::{Response, StatusCode};
 use axum::routing::post;
-use semel::http::{IdempotencyLayer, Verdict};
+use semel::http::{Verdict};
 use semel::{Inspect, MemoryStore, Policy, Query};
 
-use crate::server::{Count, Reply, Server};
+use crate::server::{Count, Reply, Server, sharing};
 
 const ALL_BYTES: [u8; 256] = {
     let mut all = [0; 256];
@@ -47,7 +47,7 @@ async fn headers_and_body_of_a_replay_are_byte_equal() {
             .body(axum::body::Body::from(ALL_BYTES.as_slice()))
             .unwrap()
     });
-    let layer = IdempotencyLayer::new(MemoryStore::new());
+    let layer = sharing(MemoryStore::new());
     let layer = layer.with_recorded_header("x-charge".parse().unwrap()).unwrap();
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     let first = server.post("/charges", "k", "{}").send().await;
@@ -71,7 +71,7 @@ async fn a_replay_is_not_kept_by_a_cache_unless_the_handler_said_so() {
     let server = Server::start(
         Router::new()
             .route("/charges", post(|| async { "charged" }))
-            .layer(IdempotencyLayer::new(MemoryStore::new())),
+            .layer(sharing(MemoryStore::new())),
     )
     .await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("cache-control"), None);
@@ -83,7 +83,7 @@ async fn answers_without_a_body_are_replayed() {
     let app = Router::new()
         .route("/none", post(|| async { StatusCode::NO_CONTENT }))
         .route("/empty", post(|| async { "" }))
-        .layer(IdempotencyLayer::new(MemoryStore::new()));
+        .layer(sharing(MemoryStore::new()));
     let server = Server::start(app).await;
     for (path, status) in [("/none", 204), ("/empty", 200)] {
         let first = server.post(path, path, "{}").send().await;
@@ -104,7 +104,7 @@ async fn answering(policy: Policy) -> (Server, Count, MemoryStore) {
         *response.status_mut() = StatusCode::from_u16(status).unwrap();
         response
     });
-    let layer = IdempotencyLayer::new(store.clone()).with_policy(policy);
+    let layer = sharing(store.clone()).with_policy(policy);
     (Server::start(Router::new().route("/{status}", handler).layer(layer)).await, count, store)
 }
 
@@ -144,7 +144,7 @@ async fn a_handler_says_itself_what_becomes_of_its_key() {
             post(move || async move { (Verdict::Abandon("no answer".into()), format!("{}", abandons.up())) }),
         );
     let store = MemoryStore::new();
-    let server = Server::start(app.layer(IdempotencyLayer::new(store.clone()))).await;
+    let server = Server::start(app.layer(sharing(store.clone()))).await;
     let twice = async |path: &str| {
         let first = server.post(path, path, "{}").send().await;
         (first, server.post(path, path, "{}").send().await)
@@ -167,7 +167,7 @@ async fn the_application_can_decide_which_statuses_count() {
     let count = Count::default();
     let counted = count.clone();
     let handler = post(move || async move { (StatusCode::CONFLICT, format!("{}", counted.up())) });
-    let layer = IdempotencyLayer::new(MemoryStore::new())
+    let layer = sharing(MemoryStore::new())
         .with_verdict(|parts| (parts.status == StatusCode::CONFLICT).then_some(Verdict::Release));
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.text(), "1");
@@ -179,7 +179,7 @@ async fn a_cookie_is_neither_recorded_nor_replayed() {
     let store = MemoryStore::new();
     let handler = post(|| async { ([("set-cookie", "session=secret")], "charged") });
     let server =
-        Server::start(Router::new().route("/charges", handler).layer(IdempotencyLayer::new(store.clone())))
+        Server::start(Router::new().route("/charges", handler).layer(sharing(store.clone())))
             .await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("set-cookie"), Some("session=secret"));
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("set-cookie"), None);
@@ -187,7 +187,7 @@ async fn a_cookie_is_neither_recorded_nor_replayed() {
     let outcome = records[0].outcome().unwrap();
     assert!(outcome.headers().all(|(name, _)| name != "set-cookie"));
     let refused =
-        IdempotencyLayer::new(store).with_recorded_header("set-cookie".parse().unwrap()).unwrap_err();
+        sharing(store).with_recorded_header("set-cookie".parse().unwrap()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "the header set-cookie belongs to one caller or one connection and cannot be recorded"

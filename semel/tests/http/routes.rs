@@ -5,16 +5,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::{get, post};
-use semel::http::IdempotencyLayer;
 use semel::{AfterCrash, Lease, MemoryStore, Policy};
 
-use crate::server::{Count, Server, leased};
+use crate::server::{Count, Server, leased, sharing};
 
 #[tokio::test]
 async fn every_route_has_options_of_its_own_over_one_store() {
     let count = Count::default();
     let (charges, reports) = (count.clone(), count.clone());
-    let layer = IdempotencyLayer::new(MemoryStore::new());
+    let layer = sharing(MemoryStore::new());
     let strict = layer.clone().with_required_key(true).with_max_request_bytes(4);
     let lenient = layer.with_policy(leased(Policy::retry(), 5_000));
     let app = Router::new()
@@ -33,7 +32,7 @@ async fn every_route_has_options_of_its_own_over_one_store() {
 async fn of_two_layers_on_a_request_the_outer_one_counts() {
     let count = Count::default();
     let counted = count.clone();
-    let layer = IdempotencyLayer::new(MemoryStore::new());
+    let layer = sharing(MemoryStore::new());
     let waiting = layer.clone().with_policy(Policy::hold().with_wait(Duration::from_secs(5)).unwrap());
     let handler =
         post(move |lease: Lease| async move { format!("run {}, attempt {}", counted.up(), lease.attempt()) });
@@ -47,7 +46,7 @@ async fn of_two_layers_on_a_request_the_outer_one_counts() {
 
 #[tokio::test]
 async fn a_refusal_from_further_in_is_not_recorded() {
-    let inner = IdempotencyLayer::new(MemoryStore::new())
+    let inner = sharing(MemoryStore::new())
         .with_header_name("x-inner-key".parse().unwrap())
         .with_required_key(true);
     // The outer layer does not know the inner one's key, and its lease is taken off on the way.
@@ -56,7 +55,7 @@ async fn a_refusal_from_further_in_is_not_recorded() {
         request
     });
     let app = Router::new().route("/charges", post(|| async { "charged" }));
-    let app = app.layer(inner).layer(strip).layer(IdempotencyLayer::new(MemoryStore::new()));
+    let app = app.layer(inner).layer(strip).layer(sharing(MemoryStore::new()));
     let server = Server::start(app).await;
     server.post("/charges", "k", "{}").send().await.problem(400, "idempotency_key_missing");
     let second = server.post("/charges", "k", "{}").header("x-inner-key", "i").send().await;
@@ -67,7 +66,7 @@ async fn a_refusal_from_further_in_is_not_recorded() {
 async fn the_policy_is_published() {
     let policy = Policy::retry().with_retention(Duration::from_secs(3_600)).unwrap();
     assert_eq!(policy.after_crash(), AfterCrash::Retry);
-    let layer = IdempotencyLayer::new(MemoryStore::new()).with_policy(policy).with_strict_keys(true);
+    let layer = sharing(MemoryStore::new()).with_policy(policy).with_strict_keys(true);
     let published = layer.published();
     let app = Router::new().route("/.well-known/idempotency", get(|| async { axum::Json(published) }));
     let server = Server::start(app.layer(layer)).await;

@@ -16,7 +16,8 @@ use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use semel::Policy;
+use semel::http::{Anonymous, IdempotencyLayer};
+use semel::{Policy, Store};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +27,11 @@ use tower::Service;
 
 /// How long anything may take before a test has failed.
 pub(crate) const BOUND: Duration = Duration::from_secs(120);
+
+/// A layer whose callers need not be told apart, unless they have credentials.
+pub(crate) fn sharing(store: impl Store) -> IdempotencyLayer {
+    IdempotencyLayer::new(store).with_anonymous_callers(Anonymous::Share)
+}
 
 /// A server that ends with this, unless somebody else has started it.
 pub(crate) struct Server {

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::post;
-use semel::http::{IdempotencyLayer, Verdict};
+use semel::http::{Verdict};
 use semel::{Inspect, MemoryStore, Phase, Policy, Query, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::{Fault, Gate};
-use crate::server::{BOUND, Count, Reply, Server, Stop, leased, until};
+use crate::server::{BOUND, Count, Reply, Server, Stop, leased, sharing, until};
 use crate::support::Through;
 
 /// How long the engine waits for one answer of a store that says nothing, and asks again after that.
@@ -33,7 +33,7 @@ impl Disturbed {
         let counted = count.clone();
         let handler = post(move || async move { format!("run {}", counted.up()) });
         let policy = Policy::hold().with_patience(PATIENCE).unwrap();
-        let layer = IdempotencyLayer::new(Through(gate.clone())).with_policy(policy);
+        let layer = sharing(Through(gate.clone())).with_policy(policy);
         let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
         Self { gate, server, count }
     }
@@ -128,7 +128,7 @@ async fn a_lease_that_was_over_when_its_claim_was_answered_is_renewed_before_any
     let renewed = gate.clone();
     let handler = post(move || async move { format!("{} renewals", renewed.calls("renew")) });
     let policy = leased(Policy::hold(), 1_500);
-    let layer = IdempotencyLayer::new(Through(gate.clone())).with_policy(policy);
+    let layer = sharing(Through(gate.clone())).with_policy(policy);
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     gate.disturb_calls("claim", 1..=1, Fault::SlowAnswer(Duration::from_millis(1_600)));
     assert_eq!(server.post("/charges", "k", "{}").send().await.text(), "1 renewals");
@@ -165,7 +165,7 @@ async fn an_answer_that_released_its_key_reaches_its_caller_when_the_store_is_ou
     let counted = count.clone();
     let handler = post(move || async move { (Verdict::Release, format!("run {}", counted.up())) });
     let policy = Policy::hold().with_patience(PATIENCE).unwrap();
-    let layer = IdempotencyLayer::new(Through(gate.clone())).with_policy(policy);
+    let layer = sharing(Through(gate.clone())).with_policy(policy);
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     gate.disturb("release", Fault::Unavailable);
     assert_eq!(server.post("/charges", "k", "{}").send().await.text(), "run 1");
@@ -195,7 +195,7 @@ async fn a_graceful_shutdown_finishes_what_runs_and_lets_go_who_waits() {
     let store = MemoryStore::new();
     let gate = Gate::to(&store);
     let policy = Policy::hold().with_wait(Duration::from_secs(300)).unwrap();
-    let layer = IdempotencyLayer::new(Through(gate.clone())).with_policy(policy);
+    let layer = sharing(Through(gate.clone())).with_policy(policy);
     let (count, stop) = (Count::default(), Stop::default());
     let (counted, stops) = (count.clone(), stop.clone());
     let handler = post(move || async move {
@@ -236,7 +236,7 @@ async fn a_graceful_shutdown_finishes_what_runs_and_lets_go_who_waits() {
 async fn a_shutdown_while_the_store_is_out_releases_nothing() {
     let gate = Gate::new();
     let policy = Policy::hold().with_patience(PATIENCE).unwrap();
-    let layer = IdempotencyLayer::new(Through(gate.clone())).with_policy(policy);
+    let layer = sharing(Through(gate.clone())).with_policy(policy);
     let app = Router::new().route("/charges", post(|| async { "charged" })).layer(layer.clone());
     let server = Server::start(app).await;
     gate.disturb("complete", Fault::Unavailable);

@@ -7,11 +7,11 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use semel::http::{IdempotencyLayer, Verdict};
+use semel::http::{Verdict};
 use semel::{Lease, MemoryStore, Outcome, Policy, Token};
 
 use crate::processes::Shop;
-use crate::server::{Count, Server};
+use crate::server::{Count, Server, sharing};
 
 /// A service whose effects and records are in a schema of their own.
 struct Service {
@@ -33,7 +33,7 @@ impl Service {
             let status = StatusCode::from_u16(status).unwrap();
             handle(&books, &lease, &what, status).await
         });
-        let layer = IdempotencyLayer::new(shop.store.clone()).with_policy(Policy::transactional());
+        let layer = sharing(shop.store.clone()).with_policy(Policy::transactional());
         let server = Server::start(Router::new().route("/{what}/{status}", handler).layer(layer)).await;
         Self { server, shop, count }
     }
@@ -119,7 +119,7 @@ async fn what_was_completed_is_replayed_whatever_its_status() {
 
 #[test]
 fn a_layer_is_not_made_with_a_promise_that_its_store_cannot_keep() {
-    let layer = IdempotencyLayer::new(MemoryStore::new());
+    let layer = sharing(MemoryStore::new());
     let refused = layer.try_with_policy(Policy::transactional()).unwrap_err();
     assert!(
         refused.to_string().ends_with("use a Postgres store, or the policy `hold` or `retry`"),

@@ -131,18 +131,24 @@ async fn the_status_tells_what_was_applied() {
         unchanged: true,
         breaking,
     };
-    let ours = [fresh(1, "records", false), fresh(2, "retention", true), fresh(3, "upkeep", false)];
+    let ours = [
+        fresh(1, "records", false),
+        fresh(2, "retention", true),
+        fresh(3, "upkeep", false),
+        fresh(4, "secrets", false),
+    ];
     assert_eq!(store.migration_status().await.unwrap(), ours);
     store.migrate().await.unwrap();
     newer(&client, 1).await;
     let status = store.migration_status().await.unwrap();
-    let [first, second, third, later] = &status[..] else { panic!("{status:?}") };
+    let [first, second, third, fourth, later] = &status[..] else { panic!("{status:?}") };
     let at = first.applied_at.expect("it was applied");
     assert!(store.now().await.unwrap().since(at) < Duration::from_secs(60));
-    let [records, retention, upkeep] = ours;
+    let [records, retention, upkeep, secrets] = ours;
     assert_eq!(*first, MigrationStatus { applied_at: Some(at), ..records });
     assert_eq!(*second, MigrationStatus { applied_at: second.applied_at, ..retention });
     assert_eq!(*third, MigrationStatus { applied_at: third.applied_at, ..upkeep });
+    assert_eq!(*fourth, MigrationStatus { applied_at: fourth.applied_at, ..secrets });
     assert!(second.applied_at.is_some() && third.applied_at.is_some());
     assert_eq!((later.version, &*later.name, later.known), (99, "later", false));
 }

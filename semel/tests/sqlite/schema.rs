@@ -82,12 +82,12 @@ async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
     let (_place, store, client) = bare().await;
     assert_eq!(store.migrate_down(0).await.unwrap(), 0);
     for _ in 0..2 {
-        assert_eq!(store.migrate().await.unwrap(), 2);
+        assert_eq!(store.migrate().await.unwrap(), 3);
         assert_eq!(store.migrate().await.unwrap(), 0);
         works(&store).await;
-        assert_eq!(store.migrate_down(2).await.unwrap(), 0);
+        assert_eq!(store.migrate_down(3).await.unwrap(), 0);
         works(&store).await;
-        assert_eq!(store.migrate_down(0).await.unwrap(), 2);
+        assert_eq!(store.migrate_down(0).await.unwrap(), 3);
         assert!(contents(&client).is_empty(), "{:?}", contents(&client));
     }
     all_refused(&store, "apply the migrations").await;
@@ -100,9 +100,9 @@ async fn tables_of_somebody_else_are_left_alone() {
     client.execute_batch("create table theirs as select 7 as seven").unwrap();
     let store = place.store().await;
     works(&store).await;
-    assert_eq!(store.migrate_down(0).await.unwrap(), 2);
+    assert_eq!(store.migrate_down(0).await.unwrap(), 3);
     assert_eq!(contents(&client), ["theirs"]);
-    assert_eq!(store.migrate().await.unwrap(), 2);
+    assert_eq!(store.migrate().await.unwrap(), 3);
     works(&store).await;
     assert_eq!(application_id(&client), 0, "the file is theirs");
 }
@@ -125,7 +125,7 @@ async fn of_many_who_migrate_a_new_file_at_once_one_does() {
     let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;
     let mut applied: Vec<u32> = applied.into_iter().map(Result::unwrap).collect();
     applied.sort_unstable();
-    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 2]);
+    assert_eq!(applied, [0, 0, 0, 0, 0, 0, 0, 3]);
     for store in stores {
         works(&store.unwrap()).await;
     }
@@ -142,19 +142,20 @@ async fn the_status_tells_what_was_applied() {
         unchanged: true,
         breaking,
     };
-    let ours = [fresh(1, "records", false), fresh(2, "retention", true)];
+    let ours = [fresh(1, "records", false), fresh(2, "retention", true), fresh(3, "secrets", false)];
     assert_eq!(store.migration_status().await.unwrap(), ours);
     store.migrate().await.unwrap();
     newer(&client, 1);
     let status = store.migration_status().await.unwrap();
-    let [first, second, later] = &status[..] else { panic!("{status:?}") };
+    let [first, second, third, later] = &status[..] else { panic!("{status:?}") };
     let at = first.applied_at.expect("it was applied");
     let now = store.now().await.unwrap();
     assert!(now.since(at) < Duration::from_secs(60) && at.since(now) < Duration::from_secs(1), "{at} {now}");
-    let [records, retention] = ours;
+    let [records, retention, secrets] = ours;
     assert_eq!(*first, MigrationStatus { applied_at: Some(at), ..records });
     assert_eq!(*second, MigrationStatus { applied_at: second.applied_at, ..retention });
-    assert!(second.applied_at.is_some());
+    assert_eq!(*third, MigrationStatus { applied_at: third.applied_at, ..secrets });
+    assert!(second.applied_at.is_some() && third.applied_at.is_some());
     assert_eq!((later.version, &*later.name, later.known), (99, "later", false));
 }
 
@@ -183,7 +184,7 @@ async fn a_schema_that_needs_newer_code_is_left_alone_by_every_verb() {
     let (place, store, client) = bare().await;
     store.migrate().await.unwrap();
     works(&store).await;
-    newer(&client, 3);
+    newer(&client, 99);
     // As every migration does, it changes the schema.
     client.execute_batch("create table semel_later (x)").unwrap();
     all_refused(&store, "use a newer semel").await;

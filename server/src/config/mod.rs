@@ -3,6 +3,8 @@
 mod settings;
 mod units;
 mod words;
+mod jwt;
+mod secrets;
 mod pattern;
 mod shown;
 
@@ -13,13 +15,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, Method, Uri};
-use semel::http::may_record;
+use semel::http::{Anonymous, may_record};
 use semel::{Policy, Scope};
 
 pub(crate) use pattern::{Pattern, Spellings};
 pub(crate) use settings::{LogFormat, Place, PolicyName, RouteSettings, Settings};
 pub(crate) use units::{Size, Span};
-pub(crate) use words::{Admin, Scoping, Secret, Spelling, Uncovered, Underscores};
+pub(crate) use jwt::{JwtConfig, KeysAt};
+pub(crate) use secrets::PrincipalSecrets;
+pub(crate) use words::{Admin, AnonymousCallers, Scoping, Secret, Spelling, Uncovered, Underscores};
 
 /// What the gateway does, with every default in its place.
 #[derive(Debug, Clone)]
@@ -46,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) drain: Duration,
     pub(crate) migrate: Option<bool>,
     pub(crate) prune: bool,
+    pub(crate) principal_secrets: PrincipalSecrets,
     pub(crate) log_format: LogFormat,
 }
 
@@ -59,6 +64,10 @@ pub(crate) struct RouteConfig {
     pub(crate) methods: Vec<Method>,
     pub(crate) require_key: bool,
     pub(crate) scope: Scoping,
+    /// What is set; it depends on the listener otherwise.
+    pub(crate) anonymous: Option<AnonymousCallers>,
+    /// There if the scope is `jwt`.
+    pub(crate) jwt: Option<JwtConfig>,
     pub(crate) max_body: usize,
     /// What is recorded of a response besides what always is.
     pub(crate) record_headers: Vec<HeaderName>,
@@ -94,6 +103,22 @@ pub(crate) fn read_file(path: Option<&Path>) -> Result<Settings> {
 }
 
 impl Config {
+    /// What a request with a key gets that has none of the credentials of a route.
+    pub(crate) fn anonymous(&self, route: &RouteConfig) -> Anonymous {
+        match route.anonymous {
+            Some(AnonymousCallers::Share) => Anonymous::Share,
+            // A proxy of the same host listens in front of loopback, too; so not all that comes that way is local.
+            None if self.listen.ip().to_canonical().is_loopback() => Anonymous::ShareLocal,
+            Some(AnonymousCallers::Refuse) | None => Anonymous::Refuse,
+        }
+    }
+
+    /// How the tokens of all routes are verified.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &JwtConfig> {
+        let routes = self.routes.iter().map(|(_, route)| route);
+        routes.chain([&self.all]).filter_map(|route| route.jwt.as_ref())
+    }
+
     /// From flags and variables, and the file that they name.
     ///
     /// # Errors
@@ -200,6 +225,7 @@ impl Config {
             drain: span("drain", settings.drain, 30, 0)?,
             migrate: settings.migrate,
             prune: settings.prune.unwrap_or(true),
+            principal_secrets: PrincipalSecrets::read(settings.principal_secret_file)?,
             log_format: settings.log_format.unwrap_or(LogFormat::Text),
         })
     }
@@ -231,16 +257,19 @@ impl RouteConfig {
             "upstream-timeout of {} is not within 1ms to 1day",
             Span(upstream_timeout)
         );
+        let scope = settings.scope.clone().unwrap_or(Scoping::Credentials(Vec::new()));
         Ok(Self {
             upstream: upstream.map(Origin::parse).transpose()?,
             upstream_timeout,
             policy,
-            methods: match settings.methods {
-                Some(names) => methods(&names)?,
+            methods: match &settings.methods {
+                Some(names) => methods(names)?,
                 None => vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE],
             },
             require_key: settings.require_key.unwrap_or(false),
-            scope: settings.scope.unwrap_or(Scoping::Credentials),
+            jwt: (scope == Scoping::Jwt).then(|| JwtConfig::new(&settings)).transpose()?,
+            anonymous: settings.anonymous,
+            scope,
             max_body: settings.max_body.map_or(1 << 20, |size| size.0),
             record_headers: recorded(&settings.record_header.unwrap_or_default())?,
             spellings: Spellings {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::units::{Size, Span};
-use super::words::{Admin, Scoping, Spelling, Uncovered, Underscores};
+use super::words::{Admin, AnonymousCallers, Scoping, Spelling, Uncovered, Underscores};
 
 /// The settings of the gateway. A flag goes before a variable, and that before the file; what none of them says is
 /// the default.
@@ -104,6 +104,13 @@ pub(crate) struct Settings {
     #[arg(long, env = "SEMEL_PRUNE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) prune: Option<bool>,
 
+    /// A file with the secret that seals the one by which principals are made of credentials
+    ///
+    /// One secret a line, of 16 characters or more: the first seals, all of them open. All gateways of a store need it.
+    /// SEMEL_PRINCIPAL_SECRET may hold the secrets themselves instead, separated by spaces.
+    #[arg(long, env = "SEMEL_PRINCIPAL_SECRET_FILE", value_name = "FILE")]
+    pub(crate) principal_secret_file: Option<PathBuf>,
+
     /// How log lines look: `text` or `json` [default: text]
     #[arg(long, env = "SEMEL_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
@@ -183,12 +190,37 @@ pub(crate) struct RouteSettings {
     #[arg(long, env = "SEMEL_REQUIRE_KEY", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) require_key: Option<bool>,
 
-    /// Whose key it is: `credentials`, `header:NAME` or `none` [default: credentials]
+    /// By what callers are told apart: `credentials`, `credentials:NAME,NAME`, `cookie:NAME`, `header:NAME`, `jwt` or `none` [default: credentials]
     ///
-    /// `credentials` takes a digest of the Authorization, Cookie and X-Api-Key headers. `header:NAME` believes the header that
-    /// something before the gateway has set, and must have kept clients from setting. `none` takes all callers for one.
+    /// `credentials` takes a keyed digest of the headers Authorization, X-Api-Key, Api-Key, X-Auth-Token and X-Access-Token, or of
+    /// those that are named. `cookie:NAME` takes one cookie. `header:NAME` believes the header that something in front of the
+    /// gateway has set, and must have kept clients from setting; `header:NAME:secret` takes a digest of it. `jwt` verifies a bearer
+    /// token; it needs --jwks, --issuer and --audience. `none` takes all callers for one.
     #[arg(long, env = "SEMEL_SCOPE", value_name = "SCOPE")]
     pub(crate) scope: Option<Scoping>,
+
+    /// What requests with a key get that have none of the credentials: `share` makes all of them one caller [default: refuse]
+    ///
+    /// If the gateway listens on a loopback address and this is not set, they share as well, unless they show a sign of other callers:
+    /// a header of a proxy (Forwarded, Via, X-Forwarded-*, X-Real-IP), or one whose name suggests a credential, such as Cookie.
+    #[arg(long, env = "SEMEL_ANONYMOUS", value_name = "WHAT")]
+    pub(crate) anonymous: Option<AnonymousCallers>,
+
+    /// Where the public keys for `jwt` are: a file, or an https URL (http on loopback only)
+    #[arg(long, env = "SEMEL_JWKS", value_name = "FILE|URL")]
+    pub(crate) jwks: Option<String>,
+
+    /// The issuer (`iss`) that a token must have
+    #[arg(long, env = "SEMEL_ISSUER", value_name = "ISSUER")]
+    pub(crate) issuer: Option<String>,
+
+    /// The audience (`aud`) that a token must be for
+    #[arg(long, env = "SEMEL_AUDIENCE", value_name = "AUDIENCE")]
+    pub(crate) audience: Option<String>,
+
+    /// The claim of a token that identifies the caller [default: sub]
+    #[arg(long, env = "SEMEL_CLAIM", value_name = "CLAIM")]
+    pub(crate) claim: Option<String>,
 }
 
 /// A route of the file.
@@ -265,6 +297,7 @@ keys!(Settings {
     drain = "drain",
     migrate = "migrate",
     prune = "prune",
+    principal_secret_file = "principal-secret-file",
     log_format = "log-format",
     routes = "route",
 });
@@ -285,6 +318,11 @@ keys!(RouteSettings {
     record_header = "record-header",
     trailing_slash = "trailing-slash",
     case = "case",
+    anonymous = "anonymous",
+    jwks = "jwks",
+    issuer = "issuer",
+    audience = "audience",
+    claim = "claim",
 });
 
 impl Settings {

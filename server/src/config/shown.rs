@@ -30,6 +30,7 @@ impl Config {
             "drain": Span(self.drain),
             "migrate": self.migrate,
             "prune": self.prune,
+            "principal-secret-file": self.principal_secrets.file(),
             "log-format": self.log_format,
             "route": self.routes.iter().map(|(path, route)| {
                 let mut shown = route.shown();
@@ -63,6 +64,11 @@ impl RouteConfig {
             "record-header": self.record_headers.iter().map(HeaderName::as_str).collect::<Vec<_>>(),
             "trailing-slash": spelling(self.spellings.ignore_slash),
             "case": spelling(self.spellings.ignore_case),
+            "anonymous": self.anonymous,
+            "jwks": self.jwt.as_ref().map(|jwt| jwt.keys.to_string()),
+            "issuer": self.jwt.as_ref().map(|jwt| &jwt.issuer),
+            "audience": self.jwt.as_ref().map(|jwt| &jwt.audience),
+            "claim": self.jwt.as_ref().map(|jwt| &jwt.claim),
             "max-body": Size(self.max_body),
             "max-response": Size(self.policy.max_body_bytes()),
         })

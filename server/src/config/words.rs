@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
+use semel::http::Credential;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
@@ -41,39 +42,83 @@ impl fmt::Display for Admin {
     }
 }
 
-/// Whose key it is.
+/// By what callers are told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scoping {
-    /// A digest of the credentials.
-    Credentials,
-    /// The value of a header that somebody before us vouches for.
-    Header(HeaderName),
-    /// Everybody's.
+    /// A keyed digest of these headers and cookies; of the common ones if there is none.
+    Credentials(Vec<Credential>),
+    /// The value of a header that something in front of the gateway vouches for; a keyed digest of it if it is a secret.
+    Header { name: HeaderName, is_secret: bool },
+    /// A claim of a token that the gateway verifies.
+    Jwt,
+    /// Nothing: all callers are one.
     None,
+}
+
+impl Scoping {
+    /// The credentials that count, if callers are told apart by them.
+    pub(crate) fn credentials(&self) -> Option<Vec<Credential>> {
+        match self {
+            Self::Credentials(named) if named.is_empty() => Some(Credential::common()),
+            Self::Credentials(named) => Some(named.clone()),
+            Self::Header { name, is_secret: true } => Some(vec![name.clone().into()]),
+            Self::Header { .. } | Self::Jwt | Self::None => None,
+        }
+    }
 }
 
 impl FromStr for Scoping {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "credentials" => Ok(Self::Credentials),
-            "none" => Ok(Self::None),
-            _ => {
-                let name = text.strip_prefix("header:").map(str::trim).and_then(|name| name.parse().ok());
-                name.map(Self::Header).ok_or_else(|| {
-                    format!("`{text}` is none of `credentials`, `header:NAME` (such as header:X-User-Id) and `none`")
-                })
+        let unknown = || {
+            format!(
+                "`{text}` is none of `credentials`, `credentials:NAME,NAME` (such as credentials:X-Auth-Token,Authorization), \
+                 `cookie:NAME`, `header:NAME` (such as header:X-User-Id), `header:NAME:secret`, `jwt` and `none`"
+            )
+        };
+        match text.split_once(':').map_or((text, None), |(word, rest)| (word, Some(rest.trim()))) {
+            ("credentials", None) => Ok(Self::Credentials(Vec::new())),
+            ("credentials", Some(names)) => {
+                let named = names.split(',').map(|name| credential(name.trim())).collect::<Option<_>>();
+                named.map(Self::Credentials).ok_or_else(unknown)
             }
+            ("cookie", Some(_)) => credential(text).map(|cookie| Self::Credentials(vec![cookie])).ok_or_else(unknown),
+            ("header", Some(rest)) => {
+                let (name, said) = rest.strip_suffix(":secret").map_or((rest, false), |name| (name, true));
+                let name: HeaderName = name.parse().map_err(|_| unknown())?;
+                Ok(Self::Header { is_secret: said || Credential::is_likely_in(&name), name })
+            }
+            ("jwt", None) => Ok(Self::Jwt),
+            ("none", None) => Ok(Self::None),
+            _ => Err(unknown()),
         }
+    }
+}
+
+/// A header's name, or `cookie:` and the name of a cookie.
+fn credential(text: &str) -> Option<Credential> {
+    match text.strip_prefix("cookie:").map(str::trim) {
+        // The names of headers and those of cookies have the same characters.
+        Some(name) => HeaderName::from_bytes(name.as_bytes()).is_ok().then(|| Credential::cookie(name)),
+        None => HeaderName::from_bytes(text.as_bytes()).ok().map(Credential::from),
     }
 }
 
 impl fmt::Display for Scoping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Credentials => f.write_str("credentials"),
-            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Credentials(named) if named.is_empty() => f.write_str("credentials"),
+            Self::Credentials(named) => match &**named {
+                [cookie @ Credential::Cookie(_)] => cookie.fmt(f),
+                named => {
+                    let named: Vec<String> = named.iter().map(ToString::to_string).collect();
+                    write!(f, "credentials:{}", named.join(","))
+                }
+            },
+            Self::Header { name, is_secret: true } => write!(f, "header:{name}:secret"),
+            Self::Header { name, .. } => write!(f, "header:{name}"),
+            Self::Jwt => f.write_str("jwt"),
             Self::None => f.write_str("none"),
         }
     }
@@ -152,11 +197,31 @@ impl Scoping {
     /// The header fields that tell callers apart.
     pub(crate) fn headers(&self) -> Vec<HeaderName> {
         match self {
-            Self::Credentials => vec![AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")],
-            Self::Header(name) => vec![name.clone()],
+            Self::Credentials(_) => self.credentials().unwrap_or_default().into_iter().map(header_of).collect(),
+            Self::Header { name, .. } => vec![name.clone()],
+            Self::Jwt => vec![AUTHORIZATION],
             Self::None => Vec::new(),
         }
     }
+}
+
+/// The header that has a credential.
+fn header_of(credential: Credential) -> HeaderName {
+    match credential {
+        Credential::Header(name) => name,
+        // The others are cookies.
+        _ => COOKIE,
+    }
+}
+
+/// What callers without credentials get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AnonymousCallers {
+    /// They are one caller
+    Share,
+    /// Their keys are refused
+    Refuse,
 }
 
 /// Both are text in the file.
@@ -183,11 +248,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_one_of_three() {
-        for text in ["credentials", "none", "header:x-user-id"] {
+    fn a_scope_is_read_and_shown() {
+        for text in [
+            "credentials",
+            "credentials:x-auth-token,authorization",
+            "credentials:authorization,cookie:sid",
+            "cookie:sid",
+            "header:x-user-id",
+            "header:x-user:secret",
+            "jwt",
+            "none",
+        ] {
             assert_eq!(text.parse::<Scoping>().unwrap().to_string(), text);
         }
-        for bad in ["", "header", "header:", "header:a b", "everyone"] {
+        // A name that looks like a credential is taken for one.
+        assert_eq!("header:X-Session-Id".parse::<Scoping>().unwrap().to_string(), "header:x-session-id:secret");
+        for bad in
+            ["", "header", "header:", "header:a b", "cookie", "cookie:", "credentials:", "credentials:a,,b", "jwt:a", "me"]
+        {
             assert!(bad.parse::<Scoping>().is_err(), "{bad}");
         }
     }

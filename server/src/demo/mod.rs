@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::{Admin, Config, Place, RouteSettings, Settings, Span};
+use crate::config::{Admin, AnonymousCallers, Config, Place, RouteSettings, Settings, Span};
 use crate::gateway::Gateway;
 use crate::output::print;
 use folder::Folder;
@@ -44,7 +44,12 @@ fn config(service: SocketAddr, file: &str) -> Result<Config> {
         admin: Some(Admin::Off),
         upstream: Some(format!("http://{service}")),
         place: Place { store: Some(format!("sqlite:{file}")), cache: None },
-        route: RouteSettings { wait: Some(Span(Duration::from_secs(5))), ..RouteSettings::default() },
+        route: RouteSettings {
+            wait: Some(Span(Duration::from_secs(5))),
+            // Whoever tries it has no credentials.
+            anonymous: Some(AnonymousCallers::Share),
+            ..RouteSettings::default()
+        },
         drain: Some(Span(Duration::from_secs(1))),
         ..Settings::default()
     })

@@ -11,6 +11,8 @@ mod screen;
 mod serve;
 mod door;
 mod table;
+mod caller;
+mod jwt;
 mod upstream;
 mod line;
 mod headers;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use semel::http::IdempotencyLayer;
+use semel::http::{Anonymous, IdempotencyLayer};
 use semel::{Inspect, Once, Pruner, Pruning, continuously_prune};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -36,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Guard, Health};
-use crate::config::{Config, Settings};
+use crate::config::{Config, KeysAt, RouteConfig, Scoping, Settings};
 use crate::log;
 use crate::stores::Opened;
 use state::State;
@@ -78,8 +80,17 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
 pub(crate) fn check(config: &Config) -> Result<()> {
     config.place.check()?;
     tls::client(config.upstream_ca.as_deref())?;
+    check_keys(config)?;
     config.tls.as_ref().map(tls::server).transpose()?;
     Ok(())
+}
+
+/// Refuses files with keys for tokens that cannot be used. What is behind a URL is not known before it is asked.
+fn check_keys(config: &Config) -> Result<()> {
+    config.tokens().try_for_each(|jwt| match &jwt.keys {
+        KeysAt::File(path) => jwt::check_file(path).map(drop),
+        KeysAt::Url(_) => Ok(()),
+    })
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener> {
@@ -111,9 +122,13 @@ impl Gateway {
         }
         store.probe().await.context("the store cannot be used")?;
         let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(address));
-        let layer = IdempotencyLayer::over(once);
+        let secrets = config.principal_secrets.all().iter().map(String::as_str);
+        let layer = IdempotencyLayer::over(once).with_principal_secrets(secrets);
+        layer.prepare().await.context("callers cannot be told apart by their credentials")?;
+        tell_scopes(&config);
         let pruner = config.prune.then(|| continuously_prune(Arc::clone(&store.store), Pruning::default()));
         let state = Arc::new(State::new(config, layer.clone())?);
+        state.read_keys().await;
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         connections.spawn(accept::accept(listener, Arc::clone(&state), connections.clone(), stop.clone()));
         tracing::info!("listening on {address}");
@@ -143,7 +158,12 @@ impl Gateway {
     /// Reads the configuration anew; one that cannot be used leaves the old one in force.
     fn reload(&self, flags: &Settings) {
         match Config::load(flags).and_then(|config| self.state.reload(config)) {
-            Ok(()) => tracing::info!("the configuration was read anew"),
+            Ok(()) => {
+                let state = Arc::clone(&self.state);
+                tokio::spawn(async move { state.read_keys().await });
+                tell_scopes(&self.state.current().config);
+                tracing::info!("the configuration was read anew");
+            }
             Err(error) => {
                 tracing::error!(
                     error = format!("{error:#}"),
@@ -176,6 +196,33 @@ impl Gateway {
             tracing::warn!("the store did not close in time");
         }
         tracing::info!("stopped");
+    }
+}
+
+/// Says of each route by what callers are told apart, and what those get who show nothing of it.
+fn tell_scopes(config: &Config) {
+    let tell = |route: &str, settings: &RouteConfig| {
+        let anonymous = config.anonymous(settings);
+        let gets = match (&settings.scope, anonymous) {
+            (Scoping::None, _) => "all callers are one",
+            (Scoping::Header { is_secret: false, .. } | Scoping::Jwt, _) => "refused",
+            (_, Anonymous::Share) => "all of them are one caller",
+            (Scoping::Credentials(_), Anonymous::ShareLocal) => "one caller, unless they come through a proxy",
+            (_, _) => "refused",
+        };
+        tracing::info!(route, scope = %settings.scope, callers_without = gets, "callers are told apart");
+        let by_default = anonymous == Anonymous::ShareLocal && matches!(settings.scope, Scoping::Credentials(_));
+        if by_default {
+            tracing::warn!(
+                route,
+                "callers without credentials are one caller, as the gateway listens on this host only: do not put a proxy in front \
+                 of it like this. Say `--anonymous refuse` or `--anonymous share`"
+            );
+        }
+    };
+    match &*config.routes {
+        [] => tell("all", &config.all),
+        routes => routes.iter().for_each(|(path, settings)| tell(&path.to_string(), settings)),
     }
 }
 

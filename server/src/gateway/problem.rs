@@ -96,6 +96,21 @@ impl Problem {
         "Send the same request later with the same key to learn its outcome. A new key, or none, could make it happen twice.",
     );
 
+    pub(super) const SCOPE_MISSING: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "idempotency_scope_missing",
+        "The request does not say whose idempotency key it has",
+    );
+    pub(super) const TOKEN_MISSING: Self =
+        Self::new(StatusCode::UNAUTHORIZED, "token_missing", "A request with a key needs a bearer token");
+    pub(super) const TOKEN_INVALID: Self =
+        Self::new(StatusCode::UNAUTHORIZED, "token_invalid", "The bearer token is not valid here");
+    pub(super) const KEYS_UNAVAILABLE: Self = Self::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "token_keys_unavailable",
+        "The token cannot be verified now",
+    );
+
     /// Those that a client may meet with a key, besides those of the layer.
     pub(super) const PUBLISHED: [Self; 6] =
         [Self::MALFORMED, Self::UNCOVERED, Self::UNREACHABLE, Self::LOST, Self::MISFRAMED, Self::TIMED_OUT];

@@ -67,6 +67,15 @@ async fn answer(
         request
     };
     request.extensions_mut().insert(from);
+    if let Target::Covered(covered) = target
+        && table::reads(target, &request)
+    {
+        match covered.callers.scope(request.headers(), request.uri()).await {
+            Ok(Some(scope)) => drop(request.extensions_mut().insert(scope)),
+            Ok(None) => {}
+            Err(refused) => return refused.map(Reply::Other),
+        }
+    }
     if let Some(upgrade) = door::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11)
     {
         let covered =

@@ -10,13 +10,15 @@ use super::linger::Places;
 use super::meter::Meter;
 use super::table::Table;
 use super::workers::Workers;
-use super::{tls, upstream};
-use crate::config::Config;
+use super::jwt::KeySources;
+use super::{check_keys, tls, upstream};
+use crate::config::{Config, JwtConfig};
 
 /// What all requests share.
 pub(super) struct State {
     current: RwLock<Arc<Current>>,
     layer: IdempotencyLayer,
+    keys: KeySources,
     pub(super) workers: Workers,
     pub(super) meter: Meter,
     pub(super) lingering: Places,
@@ -35,14 +37,20 @@ impl State {
     /// If a file that the configuration names cannot be used.
     pub(super) fn new(config: Config, layer: IdempotencyLayer) -> Result<Self> {
         let workers = Workers::start()?;
-        let current = RwLock::new(Arc::new(Current::new(config, &layer, &workers)?));
-        Ok(Self { current, layer, workers, meter: Meter::new(), lingering: Places::default() })
+        let keys = KeySources::default();
+        let current = RwLock::new(Arc::new(Current::new(config, &layer, &keys, &workers)?));
+        Ok(Self { current, layer, keys, workers, meter: Meter::new(), lingering: Places::default() })
     }
 
     /// What is in force now.
     pub(super) fn current(&self) -> Arc<Current> {
         // Nothing panics while the lock is held.
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the keys for tokens. Those that cannot be read are looked for again when a token comes.
+    pub(super) async fn read_keys(&self) {
+        self.keys.read(&self.current().config).await;
     }
 
     /// Puts another configuration in force, for the requests from now on.
@@ -52,7 +60,7 @@ impl State {
     pub(super) fn reload(&self, config: Config) -> Result<()> {
         let old = self.current();
         let fixed = |config: &Config| {
-            let Config { listen, admin, place, realm, max_connections, migrate, prune, log_format, .. } =
+            let Config { listen, admin, place, realm, max_connections, migrate, prune, log_format, principal_secrets, .. } =
                 config;
             [
                 ("listen", listen.to_string()),
@@ -65,21 +73,24 @@ impl State {
                 ("prune", prune.to_string()),
                 ("max-connections", max_connections.to_string()),
                 ("log-format", format!("{log_format:?}")),
+                ("principal-secret-file", format!("{:?}", principal_secrets.file())),
             ]
         };
         for ((name, before), (_, after)) in fixed(&old.config).into_iter().zip(fixed(&config)) {
             ensure!(before == after, "{name} cannot change without a restart");
         }
-        let current = Arc::new(Current::new(config, &self.layer, &self.workers)?);
+        let current = Arc::new(Current::new(config, &self.layer, &self.keys, &self.workers)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(())
     }
 }
 
 impl Current {
-    fn new(config: Config, layer: &IdempotencyLayer, workers: &Workers) -> Result<Self> {
+    fn new(config: Config, layer: &IdempotencyLayer, keys: &KeySources, workers: &Workers) -> Result<Self> {
+        check_keys(&config)?;
         let trust = tls::client(config.upstream_ca.as_deref())?;
-        let table = |_| Table::new(&config, layer, &upstream::client(trust.clone()));
+        let keys = |jwt: &JwtConfig| keys.of(jwt, &trust);
+        let table = |_| Table::new(&config, layer, &keys, &upstream::client(trust.clone()));
         let tables = workers.handles().iter().map(table).collect::<Result<_>>()?;
         let tls = config.tls.as_ref().map(tls::server).transpose()?;
         Ok(Self { config, tables, tls })

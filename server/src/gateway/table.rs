@@ -1,18 +1,20 @@
 //! Which request goes where, under which terms.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Method, Request};
 use semel::Scope;
-use semel::http::{Idempotency, IdempotencyLayer};
+use semel::http::{Anonymous, Idempotency, IdempotencyLayer};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
+use super::caller::{self, Callers};
+use super::jwt::{KeySource, Verifier};
 use super::problem::Problem;
 use super::upstream::{Client, Upstream};
-use crate::config::{Config, Pattern, RouteConfig, Scoping, Spellings};
+use crate::config::{Config, JwtConfig, Pattern, RouteConfig, Scoping, Spellings};
 
 /// The routes, and what becomes of everything else.
 pub(super) struct Table {
@@ -37,6 +39,7 @@ pub(super) struct Covered {
     pub(super) service: Idempotency<Upstream>,
     pub(super) upstream: Upstream,
     pub(super) methods: Vec<Method>,
+    pub(super) callers: Callers,
 }
 
 impl Table {
@@ -44,7 +47,12 @@ impl Table {
     ///
     /// # Errors
     /// If the realm breaks a limit.
-    pub(super) fn new(config: &Config, layer: &IdempotencyLayer, client: &Client) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        config: &Config,
+        layer: &IdempotencyLayer,
+        keys: &dyn Fn(&JwtConfig) -> Arc<KeySource>,
+        client: &Client,
+    ) -> anyhow::Result<Self> {
         let cover = |pattern: &Pattern, route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
             let Some(origin) = route.upstream.clone() else { return Ok(None) };
             let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout);
@@ -54,7 +62,8 @@ impl Table {
                 problems.extend(Problem::PUBLISHED.map(Problem::published));
             }
             let service = layer.layer(upstream.clone());
-            let covered = Covered { service, upstream, methods: route.methods.clone() };
+            let callers = callers_of(config, route, keys)?;
+            let covered = Covered { service, upstream, methods: route.methods.clone(), callers };
             Ok(Some((Target::Covered(Box::new(covered)), published)))
         };
         let (mut routes, mut published) = (Vec::new(), Vec::new());
@@ -143,15 +152,33 @@ fn layer_of(
         true => layer,
         false => layer.with_path(move |path| Some(pattern.spell(path, spellings))),
     };
+    Ok(match (route.scope.credentials(), &route.scope) {
+        (Some(named), scope) => {
+            let anonymous = match (scope, config.anonymous(route)) {
+                // It is set by something in front of the gateway: where it lacks, that was passed by.
+                (Scoping::Header { .. }, Anonymous::ShareLocal) => Anonymous::Refuse,
+                (_, anonymous) => anonymous,
+            };
+            layer.with_credentials(named).with_anonymous_callers(anonymous)
+        }
+        (None, Scoping::None) => {
+            let realm = Scope::new(&config.realm)?;
+            layer.with_scope(move |_| Some(realm.clone()))
+        }
+        (None, _) => layer.with_scope(caller::found),
+    })
+}
+
+/// Who finds out the callers of a route.
+fn callers_of(
+    config: &Config,
+    route: &RouteConfig,
+    keys: &dyn Fn(&JwtConfig) -> Arc<KeySource>,
+) -> anyhow::Result<Callers> {
     let realm = Scope::new(&config.realm)?;
-    Ok(match route.scope.clone() {
-        Scoping::Credentials => layer,
-        Scoping::None => layer.with_scope(move |_| Some(realm.clone())),
-        Scoping::Header(name) => layer.with_scope(move |parts: &Parts| {
-            let mut values = parts.headers.get_all(&name).iter();
-            let (Some(value), None) = (values.next(), values.next()) else { return None };
-            let principal = value.to_str().ok().filter(|principal| !principal.is_empty())?;
-            realm.clone().with_principal(principal).ok()
-        }),
+    Ok(match (&route.scope, &route.jwt) {
+        (Scoping::Header { name, is_secret: false }, _) => Callers::Header { name: name.clone(), realm },
+        (Scoping::Jwt, Some(jwt)) => Callers::Token(Arc::new(Verifier::new(jwt.clone(), realm, keys(jwt)))),
+        _ => Callers::OfLayer,
     })
 }

@@ -8,6 +8,9 @@ mod certs;
 
 mod semantics;
 mod scopes;
+mod callers;
+mod secrets;
+mod tokens;
 mod tells;
 mod losses;
 mod smuggling;

@@ -34,12 +34,13 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Free ports, and a SQLite file of its own.
+    /// Free ports, and a SQLite file of its own. Callers need not be told apart, unless they have credentials.
     pub(crate) fn new() -> Self {
         let folder = Arc::new(TempDir::new().expect("a folder"));
         let setup = Self { folder, flags: Vec::new(), variables: Vec::new() };
         let store = format!("sqlite:{}", setup.path("semel.db").display());
-        setup.with("--listen", "127.0.0.1:0").with("--admin", "127.0.0.1:0").with("--store", &store)
+        let setup = setup.with("--listen", "127.0.0.1:0").with("--admin", "127.0.0.1:0");
+        setup.with("--store", &store).with("--anonymous", "share")
     }
 
     /// The same in front of an upstream.

@@ -1,0 +1,94 @@
+//! What the tokens of `--scope jwt` have to say, and where their keys are.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use http::Uri;
+use http::uri::Scheme;
+
+use super::RouteSettings;
+
+/// How a token is verified, and which of its claims identifies the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JwtConfig {
+    pub(crate) keys: KeysAt,
+    pub(crate) issuer: String,
+    pub(crate) audience: String,
+    pub(crate) claim: String,
+}
+
+/// Where the public keys of an issuer are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum KeysAt {
+    File(PathBuf),
+    Url(Uri),
+}
+
+impl JwtConfig {
+    /// # Errors
+    /// If something is missing: the gateway answers replays itself, so it has to know for whom a token is and by whom.
+    pub(super) fn new(settings: &RouteSettings) -> Result<Self> {
+        let needed = |name: &str, value: &Option<String>| {
+            let value = value.clone().filter(|value| !value.is_empty());
+            value.with_context(|| format!("the scope `jwt` needs {name}"))
+        };
+        let claim = settings.claim.clone().unwrap_or_else(|| "sub".to_owned());
+        let issuer = needed("issuer", &settings.issuer)?;
+        // The principal is made of them, joined by spaces.
+        let is_word = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+        ensure!(is_word(&issuer), "the issuer `{issuer}` has a space or a control character");
+        ensure!(is_word(&claim), "`{claim}` is no claim");
+        Ok(Self {
+            keys: needed("jwks, a file or URL with the public keys of the issuer", &settings.jwks)?.parse()?,
+            audience: needed("audience", &settings.audience)?,
+            issuer,
+            claim,
+        })
+    }
+}
+
+impl std::str::FromStr for KeysAt {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if !text.contains("://") {
+            return Ok(Self::File(text.into()));
+        }
+        ensure!(!text.contains('@'), "jwks has a login, which is not supported");
+        let uri: Uri = text.parse().with_context(|| format!("jwks `{text}` is not a URL"))?;
+        let is_local = uri.host().is_some_and(|host| {
+            let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
+        });
+        let is_safe = uri.scheme() == Some(&Scheme::HTTPS) || uri.scheme() == Some(&Scheme::HTTP) && is_local;
+        ensure!(is_safe, "jwks `{text}` is neither an https URL, nor an http URL of this host, nor a file");
+        Ok(Self::Url(uri))
+    }
+}
+
+impl fmt::Display for KeysAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Url(uri) => uri.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_from_a_file_or_over_a_safe_way() {
+        for good in ["keys.json", "/etc/keys.json", "https://issuer.example/keys", "http://127.0.0.1:1/keys", "http://[::1]/"]
+        {
+            assert_eq!(good.parse::<KeysAt>().unwrap().to_string(), good);
+        }
+        for bad in ["http://issuer.example/keys", "ftp://127.0.0.1/", "https://u:p@issuer.example/", "http://127.0.0.1.evil/"]
+        {
+            assert!(bad.parse::<KeysAt>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The public keys of an issuer that can be used.
+
+use anyhow::{Context, Result, ensure};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde_json::Value;
+
+/// How many keys of an issuer are looked at.
+const MAX_KEYS: usize = 100;
+
+/// The usable keys, each with the only algorithm that it is used with.
+pub(super) struct Keys(Vec<PublicKey>);
+
+struct PublicKey {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+impl Keys {
+    /// Those of a JWK Set. Keys of other kinds are left out.
+    ///
+    /// # Errors
+    /// If it is none, or has no key that can be used.
+    pub(super) fn parse(text: &[u8]) -> Result<Self> {
+        let set: Value = serde_json::from_slice(text).context("it is no JSON")?;
+        let keys = set.get("keys").and_then(Value::as_array).context("it is no JWK Set, which has `keys`")?;
+        ensure!(keys.len() <= MAX_KEYS, "it has more than {MAX_KEYS} keys");
+        let usable: Vec<PublicKey> = keys.iter().filter_map(usable).collect();
+        ensure!(!usable.is_empty(), "it has no key for RS256, ES256 or EdDSA");
+        Ok(Self(usable))
+    }
+
+    /// Those with which a token of this algorithm and of this key id may be signed.
+    pub(super) fn matching(
+        &self,
+        algorithm: Algorithm,
+        id: Option<&str>,
+    ) -> impl Iterator<Item = &DecodingKey> {
+        let named = |key: &&PublicKey| match (&key.id, id) {
+            (Some(own), Some(id)) => own == id,
+            _ => true,
+        };
+        self.0.iter().filter(move |key| key.algorithm == algorithm).filter(named).map(|key| &key.key)
+    }
+}
+
+/// The type of the key decides about the algorithm: a public key is never taken for the secret of an HMAC.
+fn usable(key: &Value) -> Option<PublicKey> {
+    let key: Jwk = serde_json::from_value(key.clone()).ok()?;
+    let (algorithm, named) = match &key.algorithm {
+        AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
+        AlgorithmParameters::EllipticCurve(curve) if curve.curve == EllipticCurve::P256 => {
+            (Algorithm::ES256, KeyAlgorithm::ES256)
+        }
+        AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
+            (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
+        }
+        _ => return None,
+    };
+    let common = &key.common;
+    let verifies = common.key_algorithm.is_none_or(|own| own == named)
+        && common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature)
+        && common.key_operations.as_ref().is_none_or(|does| does.contains(&KeyOperations::Verify));
+    let decoding = DecodingKey::from_jwk(&key).ok().filter(|_| verifies)?;
+    Some(PublicKey { id: common.key_id.clone(), algorithm, key: decoding })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ED: &str = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a""#;
+
+    #[test]
+    fn only_public_keys_for_signatures_are_used() {
+        let of = |more: &str| Keys::parse(format!(r#"{{"keys":[{ED}{more}}}]}}"#).as_bytes());
+        for good in ["", r#","use":"sig""#, r#","alg":"EdDSA","key_ops":["verify"]"#] {
+            assert_eq!(of(good).map(|keys| keys.0.len()).unwrap_or(0), 1, "{good}");
+        }
+        for bad in [r#","use":"enc""#, r#","alg":"HS256""#, r#","key_ops":["sign"]"#] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+        let secret = r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#;
+        assert!(Keys::parse(secret.as_bytes()).is_err());
+        for bad in ["", "[]", "{}", r#"{"keys":[]}"#, r#"{"keys":[1]}"#] {
+            assert!(Keys::parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_algorithm_and_id() {
+        let keys = Keys::parse(format!(r#"{{"keys":[{ED}}},{{"kty":"new"}}]}}"#).as_bytes()).unwrap();
+        let found = |algorithm, id| keys.matching(algorithm, id).count();
+        assert_eq!(found(Algorithm::EdDSA, Some("a")), 1);
+        assert_eq!(found(Algorithm::EdDSA, None), 1);
+        assert_eq!(found(Algorithm::EdDSA, Some("b")), 0);
+        assert_eq!(found(Algorithm::RS256, Some("a")), 0);
+    }
+}

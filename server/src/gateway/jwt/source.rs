@@ -1,0 +1,187 @@
+//! Where the keys of an issuer come from, and how old they may be.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex as Lock, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::Refused;
+use super::keys::Keys;
+use crate::config::{Config, JwtConfig, KeysAt};
+
+/// After how long the keys are read again, in the background.
+const REFRESH_AFTER: Duration = Duration::from_secs(300);
+/// How long keys that cannot be read again are used: an issuer takes back a key by no longer publishing it.
+const USED_FOR: Duration = Duration::from_secs(3_600);
+/// How often the keys are read at most, whatever tokens come.
+pub(super) const RELOAD_EVERY: Duration = Duration::from_secs(10);
+/// How long a server may take to send them, and how long they may be.
+const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_BYTES: usize = 256 << 10;
+
+/// The keys of an issuer, as they were read last.
+pub(in crate::gateway) struct KeySource {
+    at: KeysAt,
+    trust: RwLock<ClientConfig>,
+    state: RwLock<State>,
+    /// The task that reads holds it.
+    reading: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: Option<(Arc<Keys>, Instant)>,
+    tried: Option<Instant>,
+}
+
+impl KeySource {
+    fn new(at: KeysAt, trust: ClientConfig) -> Arc<Self> {
+        Arc::new(Self { at, trust: RwLock::new(trust), state: RwLock::default(), reading: Mutex::default() })
+    }
+
+    /// The keys. Old ones are read again; meanwhile they are used, as long as they are not too old.
+    pub(super) async fn get(self: &Arc<Self>) -> Result<Arc<Keys>, Refused> {
+        match self.read_last() {
+            Some((keys, age)) if age < REFRESH_AFTER => Ok(keys),
+            Some((keys, age)) if age < USED_FOR => {
+                if self.may_read() {
+                    tokio::spawn(Arc::clone(self).read(false));
+                }
+                Ok(keys)
+            }
+            _ => {
+                self.read_on_own_task().await;
+                let read = self.read_last().filter(|(_, age)| *age < USED_FOR);
+                read.map(|(keys, _)| keys).ok_or(Refused::NoKeys)
+            }
+        }
+    }
+
+    /// Keys that were read after these, if there are any. They are read again for it, at a limited rate.
+    pub(super) async fn newer_than(self: &Arc<Self>, old: &Arc<Keys>) -> Option<Arc<Keys>> {
+        let newer = || self.read_last().map(|(keys, _)| keys).filter(|keys| !Arc::ptr_eq(keys, old));
+        if newer().is_none() {
+            self.read_on_own_task().await;
+        }
+        newer()
+    }
+
+    fn read_last(&self) -> Option<(Arc<Keys>, Duration)> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.keys.as_ref().map(|(keys, at)| (Arc::clone(keys), at.elapsed()))
+    }
+
+    fn may_read(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.tried.is_none_or(|tried| tried.elapsed() >= RELOAD_EVERY)
+    }
+
+    /// A client that goes away does not interrupt it.
+    async fn read_on_own_task(self: &Arc<Self>) {
+        // A panic leaves the keys as they were.
+        let _ended = tokio::spawn(Arc::clone(self).read(false)).await;
+    }
+
+    /// Reads the keys, unless that was tried a moment ago.
+    async fn read(self: Arc<Self>, at_once: bool) {
+        let _turn = self.reading.lock().await;
+        if !at_once && !self.may_read() {
+            return;
+        }
+        self.state.write().unwrap_or_else(PoisonError::into_inner).tried = Some(Instant::now());
+        match self.fetch().await {
+            Ok(keys) => {
+                if at_once {
+                    tracing::info!(keys = %self.at, "read the keys of the issuer");
+                }
+                let read = Some((Arc::new(keys), Instant::now()));
+                self.state.write().unwrap_or_else(PoisonError::into_inner).keys = read;
+            }
+            Err(error) => {
+                tracing::warn!(keys = %self.at, error = format!("{error:#}"), "the keys of the issuer could not be read");
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Keys> {
+        match &self.at {
+            KeysAt::File(path) => {
+                let path = path.clone();
+                tokio::task::spawn_blocking(move || check_file(&path)).await?
+            }
+            KeysAt::Url(uri) => {
+                let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let fetched = timeout(PATIENCE, download(uri.clone(), trust)).await;
+                Keys::parse(&fetched.context("they did not come in time")??)
+            }
+        }
+    }
+}
+
+/// The keys of a file.
+///
+/// # Errors
+/// If it cannot be read, or holds none that can be used.
+pub(in crate::gateway) fn check_file(path: &Path) -> Result<Keys> {
+    let read = || {
+        let size = std::fs::metadata(path)?.len();
+        ensure!(size <= MAX_BYTES as u64, "it has more than {MAX_BYTES} bytes");
+        Keys::parse(&std::fs::read(path)?)
+    };
+    read().with_context(|| format!("could not use the keys in {}", path.display()))
+}
+
+async fn download(uri: Uri, trust: ClientConfig) -> Result<Bytes> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // Plain HTTP was refused by the configuration, except for this host.
+    let tls = HttpsConnectorBuilder::new().with_tls_config(trust).https_or_http().enable_http1().wrap_connector(tcp);
+    // Keys are read seldom: nothing is gained by a connection that is kept.
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
+    let request = Request::get(uri).header("accept", "application/json").body(Empty::new())?;
+    let response = client.request(request).await?;
+    // A redirection is none: it could lead anywhere.
+    ensure!(response.status() == StatusCode::OK, "the server answered {}", response.status());
+    let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
+    Ok(body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes())
+}
+
+/// The sources of all routes: those with the same keys share them, also over a reload.
+#[derive(Default)]
+pub(in crate::gateway) struct KeySources(Lock<HashMap<KeysAt, Arc<KeySource>>>);
+
+impl KeySources {
+    /// The source of these keys.
+    pub(in crate::gateway) fn of(&self, config: &JwtConfig, trust: &ClientConfig) -> Arc<KeySource> {
+        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || KeySource::new(config.keys.clone(), trust.clone());
+        let source = sources.entry(config.keys.clone()).or_insert_with(new);
+        *source.trust.write().unwrap_or_else(PoisonError::into_inner) = trust.clone();
+        Arc::clone(source)
+    }
+
+    /// Reads the keys that a configuration names, and forgets the others.
+    pub(in crate::gateway) async fn read(&self, config: &Config) {
+        let wanted: Vec<&KeysAt> = config.tokens().map(|jwt| &jwt.keys).collect();
+        let sources: Vec<_> = {
+            let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            sources.retain(|at, _| wanted.contains(&at));
+            sources.values().cloned().collect()
+        };
+        for source in sources {
+            source.read(true).await;
+        }
+    }
+}
