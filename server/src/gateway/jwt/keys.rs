@@ -37,7 +37,7 @@ impl Keys {
         algorithm: Algorithm,
         id: Option<&str>,
     ) -> impl Iterator<Item = &DecodingKey> {
-        let named = |key: &&PublicKey| match (&key.id, id) {
+        let named = move |key: &&PublicKey| match (&key.id, id) {
             (Some(own), Some(id)) => own == id,
             _ => true,
         };
