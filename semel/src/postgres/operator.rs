@@ -170,7 +170,7 @@ impl Operator {
             }
             Err(StoreError::unavailable("the secret of the principals changed while it was read"))
         };
-        self.side.in_time(kept).await
+        self.side.in_time(&session, kept).await
     }
 }
 
