@@ -111,7 +111,9 @@ mod tests {
 
     #[test]
     fn names_of_secrets_are_known() {
-        for name in ["x-auth-token", "cookie", "x-api-key", "x-session", "proxy-authorization", "x-csrf-token"] {
+        for name in
+            ["x-auth-token", "cookie", "x-api-key", "x-session", "proxy-authorization", "x-csrf-token"]
+        {
             assert!(Credential::is_likely_in(&HeaderName::from_static(name)), "{name}");
         }
         for name in ["x-user-id", "idempotency-key", "host", "accept", "keep-alive", "x-request-id"] {

@@ -45,7 +45,10 @@ pub(super) fn unkeyed<Q: Body>(
 pub(super) enum Named {
     Key(Key),
     /// The key with this value of the caller of this realm whose credentials the request has.
-    OfCredentials { realm: Scope, value: Box<str> },
+    OfCredentials {
+        realm: Scope,
+        value: Box<str>,
+    },
 }
 
 /// The key that counts; `None` if there is none, or not on this method.

@@ -108,7 +108,11 @@ pub(super) const PROBLEMS: [(StatusCode, &str, &str); 16] = [
     ),
     (StatusCode::INTERNAL_SERVER_ERROR, "scope_unknown", "It is not known whose idempotency key this is"),
     (StatusCode::BAD_GATEWAY, "upstream_broke_off", "The answer broke off, and the outcome is not known"),
-    (StatusCode::BAD_REQUEST, "idempotency_scope_missing", "The request does not say whose idempotency key it has"),
+    (
+        StatusCode::BAD_REQUEST,
+        "idempotency_scope_missing",
+        "The request does not say whose idempotency key it has",
+    ),
 ];
 
 impl Rejection {
@@ -200,7 +204,9 @@ impl Rejection {
             }
             Self::ScopeMissing { expected, has_cookies } => {
                 let cookies = match has_cookies {
-                    true => " Cookies do not count, unless the operator names the one that identifies callers (`cookie:NAME`).",
+                    true => {
+                        " Cookies do not count, unless the operator names the one that identifies callers (`cookie:NAME`)."
+                    }
                     false => "",
                 };
                 return format!(

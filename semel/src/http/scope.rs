@@ -88,7 +88,10 @@ impl Scoping {
 /// Whether a request came through a proxy, or with something that may be a credential.
 fn shows_others(headers: &HeaderMap) -> bool {
     let of_proxy = |name: &HeaderName| {
-        *name == FORWARDED || *name == VIA || *name == "x-real-ip" || name.as_str().starts_with("x-forwarded-")
+        *name == FORWARDED
+            || *name == VIA
+            || *name == "x-real-ip"
+            || name.as_str().starts_with("x-forwarded-")
     };
     headers.keys().any(|name| of_proxy(name) || Credential::is_likely_in(name))
 }

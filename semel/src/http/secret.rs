@@ -82,7 +82,8 @@ impl PrincipalSecret {
             if let Err(error) = secret.ask(&store, &mut asking).await {
                 tracing::debug!(%error, "the secret of the principals could not be checked");
                 // What is known is right unless the store has lost what it held.
-                if let Some(known) = &mut *secret.shared.known.write().unwrap_or_else(PoisonError::into_inner) {
+                if let Some(known) = &mut *secret.shared.known.write().unwrap_or_else(PoisonError::into_inner)
+                {
                     known.checked = Instant::now();
                 }
             }

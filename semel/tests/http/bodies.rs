@@ -259,8 +259,7 @@ async fn events_reach_the_first_caller_at_once_and_the_key_is_recorded_meanwhile
 async fn an_answer_that_pauses_is_streamed_from_there_on() {
     let store = MemoryStore::new();
     let (feed, body) = fed();
-    let (server, count) =
-        answering(Some(sharing(store.clone())), "text/plain", once(body)).await;
+    let (server, count) = answering(Some(sharing(store.clone())), "text/plain", once(body)).await;
     feed.send(data("one ")).unwrap();
     let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
     assert_eq!(next(&mut first).await, "one ");
@@ -416,8 +415,7 @@ async fn a_request_that_breaks_off_over_http_2_claims_nothing() {
 async fn a_caller_that_leaves_in_the_middle_of_an_answer_changes_nothing() {
     let store = MemoryStore::new();
     let (feed, body) = fed();
-    let (server, count) =
-        answering(Some(sharing(store.clone())), "text/event-stream", once(body)).await;
+    let (server, count) = answering(Some(sharing(store.clone())), "text/event-stream", once(body)).await;
     feed.send(data("data: 1\n\n")).unwrap();
     let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
     next(&mut first).await;

@@ -43,7 +43,8 @@ async fn local_callers_share_unless_they_show_a_sign_of_others() {
 async fn one_cookie_can_tell_callers_apart() {
     let layer = IdempotencyLayer::new(MemoryStore::new());
     let (server, _) = counting(layer.with_credentials([Credential::cookie("sid")])).await;
-    for (jar, run) in [("sid=ann; _ga=1", "run 1"), ("_ga=2; sid=ann", "run 1"), ("sid=bob; _ga=1", "run 2")] {
+    for (jar, run) in [("sid=ann; _ga=1", "run 1"), ("_ga=2; sid=ann", "run 1"), ("sid=bob; _ga=1", "run 2")]
+    {
         assert_eq!(pay(&server, &[("cookie", jar)]).await, (200, run.to_owned()), "{jar}");
     }
 }

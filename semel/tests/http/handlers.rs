@@ -176,8 +176,7 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
         }
         format!("run {run}")
     };
-    let server =
-        serving(sharing(Through(gate.clone())).with_policy(policy.clone()), handler).await;
+    let server = serving(sharing(Through(gate.clone())).with_policy(policy.clone()), handler).await;
     // Another process, which would take over as soon as the lease is over.
     let other = sharing(gate.store.clone()).with_policy(policy);
     let counted = count.clone();

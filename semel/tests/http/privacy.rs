@@ -10,7 +10,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use semel::http::{Verdict};
+use semel::http::Verdict;
 use semel::{Lease, Policy};
 use tracing::{Instrument, Level, field};
 use tracing_subscriber::Layer;

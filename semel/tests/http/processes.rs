@@ -41,8 +41,7 @@ fn asked(server: &Server) -> tokio::task::JoinHandle<Option<Reply>> {
 async fn repeats_at_another_process_wait_and_ask_the_store_together() {
     let store = MemoryStore::new();
     let policy = Policy::hold().with_wait(BOUND).unwrap();
-    let (server, count, stop) =
-        stopping(sharing(store.clone()).with_policy(policy.clone())).await;
+    let (server, count, stop) = stopping(sharing(store.clone()).with_policy(policy.clone())).await;
     let gate = Gate::to(&store);
     let (other, others, _) = stopping(sharing(Through(gate.clone())).with_policy(policy)).await;
     let first = asked(&server);
@@ -69,10 +68,8 @@ async fn repeats_at_another_process_wait_and_ask_the_store_together() {
 async fn one_that_waits_at_another_process_takes_over_when_the_lease_is_over() {
     let store = MemoryStore::new();
     let policy = leased(Policy::retry(), 30_000).with_wait(BOUND).unwrap();
-    let (server, count, stop) =
-        stopping(sharing(store.clone()).with_policy(policy.clone())).await;
-    let (other, others, stop_other) =
-        stopping(sharing(store.clone()).with_policy(policy)).await;
+    let (server, count, stop) = stopping(sharing(store.clone()).with_policy(policy.clone())).await;
+    let (other, others, stop_other) = stopping(sharing(store.clone()).with_policy(policy)).await;
     let first = asked(&server);
     stop.arrival().await;
     let repeat = asked(&other);

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::{Response, StatusCode};
 use axum::routing::post;
-use semel::http::{Verdict};
+use semel::http::Verdict;
 use semel::{Inspect, MemoryStore, Policy, Query};
 
 use crate::server::{Count, Reply, Server, sharing};
@@ -69,9 +69,7 @@ async fn headers_and_body_of_a_replay_are_byte_equal() {
 #[tokio::test]
 async fn a_replay_is_not_kept_by_a_cache_unless_the_handler_said_so() {
     let server = Server::start(
-        Router::new()
-            .route("/charges", post(|| async { "charged" }))
-            .layer(sharing(MemoryStore::new())),
+        Router::new().route("/charges", post(|| async { "charged" })).layer(sharing(MemoryStore::new())),
     )
     .await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("cache-control"), None);
@@ -178,16 +176,13 @@ async fn the_application_can_decide_which_statuses_count() {
 async fn a_cookie_is_neither_recorded_nor_replayed() {
     let store = MemoryStore::new();
     let handler = post(|| async { ([("set-cookie", "session=secret")], "charged") });
-    let server =
-        Server::start(Router::new().route("/charges", handler).layer(sharing(store.clone())))
-            .await;
+    let server = Server::start(Router::new().route("/charges", handler).layer(sharing(store.clone()))).await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("set-cookie"), Some("session=secret"));
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("set-cookie"), None);
     let records = store.list(&Query::default()).await.unwrap().records;
     let outcome = records[0].outcome().unwrap();
     assert!(outcome.headers().all(|(name, _)| name != "set-cookie"));
-    let refused =
-        sharing(store).with_recorded_header("set-cookie".parse().unwrap()).unwrap_err();
+    let refused = sharing(store).with_recorded_header("set-cookie".parse().unwrap()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "the header set-cookie belongs to one caller or one connection and cannot be recorded"

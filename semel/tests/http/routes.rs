@@ -46,9 +46,8 @@ async fn of_two_layers_on_a_request_the_outer_one_counts() {
 
 #[tokio::test]
 async fn a_refusal_from_further_in_is_not_recorded() {
-    let inner = sharing(MemoryStore::new())
-        .with_header_name("x-inner-key".parse().unwrap())
-        .with_required_key(true);
+    let inner =
+        sharing(MemoryStore::new()).with_header_name("x-inner-key".parse().unwrap()).with_required_key(true);
     // The outer layer does not know the inner one's key, and its lease is taken off on the way.
     let strip = axum::middleware::map_request(|mut request: axum::extract::Request| async move {
         request.extensions_mut().remove::<Lease>();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::post;
-use semel::http::{Verdict};
+use semel::http::Verdict;
 use semel::{Inspect, MemoryStore, Phase, Policy, Query, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use semel::http::{Verdict};
+use semel::http::Verdict;
 use semel::{Lease, MemoryStore, Outcome, Policy, Token};
 
 use crate::processes::Shop;

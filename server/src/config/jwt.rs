@@ -36,11 +36,13 @@ impl JwtConfig {
         let claim = settings.claim.clone().unwrap_or_else(|| "sub".to_owned());
         let issuer = needed("issuer", &settings.issuer)?;
         // The principal is made of them, joined by spaces.
-        let is_word = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+        let is_word =
+            |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
         ensure!(is_word(&issuer), "the issuer `{issuer}` has a space or a control character");
         ensure!(is_word(&claim), "`{claim}` is no claim");
         Ok(Self {
-            keys: needed("jwks, a file or URL with the public keys of the issuer", &settings.jwks)?.parse()?,
+            keys: needed("jwks, a file or URL with the public keys of the issuer", &settings.jwks)?
+                .parse()?,
             audience: needed("audience", &settings.audience)?,
             issuer,
             claim,
@@ -82,12 +84,21 @@ mod tests {
 
     #[test]
     fn keys_come_from_a_file_or_over_a_safe_way() {
-        for good in ["keys.json", "/etc/keys.json", "https://issuer.example/keys", "http://127.0.0.1:1/keys", "http://[::1]/"]
-        {
+        for good in [
+            "keys.json",
+            "/etc/keys.json",
+            "https://issuer.example/keys",
+            "http://127.0.0.1:1/keys",
+            "http://[::1]/",
+        ] {
             assert_eq!(good.parse::<KeysAt>().unwrap().to_string(), good);
         }
-        for bad in ["http://issuer.example/keys", "ftp://127.0.0.1/", "https://u:p@issuer.example/", "http://127.0.0.1.evil/"]
-        {
+        for bad in [
+            "http://issuer.example/keys",
+            "ftp://127.0.0.1/",
+            "https://u:p@issuer.example/",
+            "http://127.0.0.1.evil/",
+        ] {
             assert!(bad.parse::<KeysAt>().is_err(), "{bad}");
         }
     }

@@ -18,11 +18,11 @@ use http::{HeaderName, Method, Uri};
 use semel::http::{Anonymous, may_record};
 use semel::{Policy, Scope};
 
+pub(crate) use jwt::{JwtConfig, KeysAt};
 pub(crate) use pattern::{Pattern, Spellings};
+pub(crate) use secrets::PrincipalSecrets;
 pub(crate) use settings::{LogFormat, Place, PolicyName, RouteSettings, Settings};
 pub(crate) use units::{Size, Span};
-pub(crate) use jwt::{JwtConfig, KeysAt};
-pub(crate) use secrets::PrincipalSecrets;
 pub(crate) use words::{Admin, AnonymousCallers, Scoping, Secret, Spelling, Uncovered, Underscores};
 
 /// What the gateway does, with every default in its place.

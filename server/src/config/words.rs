@@ -83,7 +83,9 @@ impl FromStr for Scoping {
                 let named = names.split(',').map(|name| credential(name.trim())).collect::<Option<_>>();
                 named.map(Self::Credentials).ok_or_else(unknown)
             }
-            ("cookie", Some(_)) => credential(text).map(|cookie| Self::Credentials(vec![cookie])).ok_or_else(unknown),
+            ("cookie", Some(_)) => {
+                credential(text).map(|cookie| Self::Credentials(vec![cookie])).ok_or_else(unknown)
+            }
             ("header", Some(rest)) => {
                 let (name, said) = rest.strip_suffix(":secret").map_or((rest, false), |name| (name, true));
                 let name: HeaderName = name.parse().map_err(|_| unknown())?;
@@ -197,7 +199,9 @@ impl Scoping {
     /// The header fields that tell callers apart.
     pub(crate) fn headers(&self) -> Vec<HeaderName> {
         match self {
-            Self::Credentials(_) => self.credentials().unwrap_or_default().into_iter().map(header_of).collect(),
+            Self::Credentials(_) => {
+                self.credentials().unwrap_or_default().into_iter().map(header_of).collect()
+            }
             Self::Header { name, .. } => vec![name.clone()],
             Self::Jwt => vec![AUTHORIZATION],
             Self::None => Vec::new(),
@@ -262,10 +266,22 @@ mod tests {
             assert_eq!(text.parse::<Scoping>().unwrap().to_string(), text);
         }
         // A name that looks like a credential is taken for one.
-        assert_eq!("header:X-Session-Id".parse::<Scoping>().unwrap().to_string(), "header:x-session-id:secret");
-        for bad in
-            ["", "header", "header:", "header:a b", "cookie", "cookie:", "credentials:", "credentials:a,,b", "jwt:a", "me"]
-        {
+        assert_eq!(
+            "header:X-Session-Id".parse::<Scoping>().unwrap().to_string(),
+            "header:x-session-id:secret"
+        );
+        for bad in [
+            "",
+            "header",
+            "header:",
+            "header:a b",
+            "cookie",
+            "cookie:",
+            "credentials:",
+            "credentials:a,,b",
+            "jwt:a",
+            "me",
+        ] {
             assert!(bad.parse::<Scoping>().is_err(), "{bad}");
         }
     }

@@ -64,7 +64,8 @@ fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 
 /// The host that the request is for, as the upstream is told: that of the target wins over the field.
 fn host(headers: &HeaderMap, uri: &Uri) -> Option<String> {
-    let host = uri.authority().map(|authority| authority.as_str().to_owned()).or_else(|| only(headers, &HOST));
+    let host =
+        uri.authority().map(|authority| authority.as_str().to_owned()).or_else(|| only(headers, &HOST));
     host.map(|host| host.to_ascii_lowercase())
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 /// Refuses files with keys for tokens that cannot be used. What is behind a URL is not known before it is asked.
 fn check_keys(config: &Config) -> Result<()> {
     config.tokens().try_for_each(|jwt| match &jwt.keys {
-        KeysAt::File(path) => jwt::check_file(path).map(drop),
+        KeysAt::File(path) => jwt::check_file(path),
         KeysAt::Url(_) => Ok(()),
     })
 }
@@ -207,11 +207,14 @@ fn tell_scopes(config: &Config) {
             (Scoping::None, _) => "all callers are one",
             (Scoping::Header { is_secret: false, .. } | Scoping::Jwt, _) => "refused",
             (_, Anonymous::Share) => "all of them are one caller",
-            (Scoping::Credentials(_), Anonymous::ShareLocal) => "one caller, unless they come through a proxy",
+            (Scoping::Credentials(_), Anonymous::ShareLocal) => {
+                "one caller, unless they come through a proxy"
+            }
             (_, _) => "refused",
         };
         tracing::info!(route, scope = %settings.scope, callers_without = gets, "callers are told apart");
-        let by_default = anonymous == Anonymous::ShareLocal && matches!(settings.scope, Scoping::Credentials(_));
+        let by_default =
+            anonymous == Anonymous::ShareLocal && matches!(settings.scope, Scoping::Credentials(_));
         if by_default {
             tracing::warn!(
                 route,

@@ -10,7 +10,6 @@ use super::linger::Places;
 use super::meter::Meter;
 use super::table::Table;
 use super::workers::Workers;
-use super::jwt::KeySources;
 use super::{check_keys, tls, upstream};
 use crate::config::{Config, JwtConfig};
 
@@ -60,8 +59,18 @@ impl State {
     pub(super) fn reload(&self, config: Config) -> Result<()> {
         let old = self.current();
         let fixed = |config: &Config| {
-            let Config { listen, admin, place, realm, max_connections, migrate, prune, log_format, principal_secrets, .. } =
-                config;
+            let Config {
+                listen,
+                admin,
+                place,
+                realm,
+                max_connections,
+                migrate,
+                prune,
+                log_format,
+                principal_secrets,
+                ..
+            } = config;
             [
                 ("listen", listen.to_string()),
                 ("admin", format!("{admin:?}")),

@@ -78,7 +78,10 @@ async fn older_processes_have_to_be_stopped_first() {
     for url in [file, database().await] {
         migrate(&url, &["up"]).ok();
         let above = steps(&url).len() - 1;
-        assert_eq!(migrate(&url, &["down", "--to", "1", "--yes"]).ok(), format!("took back {above} migrations\n"));
+        assert_eq!(
+            migrate(&url, &["down", "--to", "1", "--yes"]).ok(),
+            format!("took back {above} migrations\n")
+        );
         let said = migrate(&url, &["up"]).refused(2);
         let advice =
             "older version cannot run beside migration 2 (retention): stop them first, then say --yes";

@@ -87,7 +87,9 @@ async fn a_local_caller_without_credentials_is_let_in_unless_a_proxy_sends_it() 
     gateway.line("callers without credentials are one caller").await;
     assert_eq!(pay(&gateway, "").await.told(), (200, "run 1".to_owned(), false));
     assert_eq!(pay(&gateway, "").await.told(), (200, "run 1".to_owned(), true));
-    for sign in ["Forwarded: for=1.2.3.4", "Via: 1.1 proxy", "X-Forwarded-For: 1.2.3.4", "X-Forwarded-Proto: https"] {
+    for sign in
+        ["Forwarded: for=1.2.3.4", "Via: 1.1 proxy", "X-Forwarded-For: 1.2.3.4", "X-Forwarded-Proto: https"]
+    {
         pay(&gateway, &format!("{sign}\r\n")).await.problem(400, "idempotency_scope_missing");
     }
 }
@@ -150,7 +152,8 @@ async fn the_list_of_credentials_can_be_set() {
 async fn a_header_that_is_a_secret_is_not_told_to_anybody() {
     for scope in ["header:X-Auth-Token", "header:X-User:secret"] {
         let upstream = Upstream::counting().await;
-        let gateway = Setup::before(upstream.address).without("--anonymous").with("--scope", scope).start().await;
+        let gateway =
+            Setup::before(upstream.address).without("--anonymous").with("--scope", scope).start().await;
         let name = scope.split(':').nth(1).unwrap();
         assert_eq!(pay(&gateway, &format!("{name}: ann\r\n")).await.told(), (200, "run 1".to_owned(), false));
         assert_eq!(pay(&gateway, &format!("{name}: ann\r\n")).await.told(), (200, "run 1".to_owned(), true));
@@ -171,7 +174,8 @@ async fn the_host_that_counts_is_the_one_the_upstream_is_told() {
         ("POST /charges", "b.example", 2, true),
     ] {
         let mut wire = gateway.wire().await;
-        let sent = format!("{line} HTTP/1.1\r\nHost: {host}\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n");
+        let sent =
+            format!("{line} HTTP/1.1\r\nHost: {host}\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n");
         wire.send(sent).await;
         assert_eq!(wire.reply().await.told(), (200, format!("run {run}"), replayed), "{line} {host}");
     }

@@ -38,7 +38,10 @@ async fn each_key_runs_once_during_a_change(store: &str) {
     // Started again without the new one, or without any, it says what is missing.
     for secrets in [&[OLD][..], &["another-secret-altogether"]] {
         let ended = with(secrets).run(&["gateway"]);
-        assert!(ended.code != Some(0) && ended.complained.contains("is sealed with another secret"), "{ended:?}");
+        assert!(
+            ended.code != Some(0) && ended.complained.contains("is sealed with another secret"),
+            "{ended:?}"
+        );
     }
     let bare = Setup::before(upstream.address).with("--store", store).run(&["gateway"]);
     assert!(bare.complained.contains("no secret is configured"), "{bare:?}");

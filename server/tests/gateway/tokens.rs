@@ -42,7 +42,8 @@ impl Issuer {
         let ed = Ed25519KeyPair::generate_pkcs8(&random).expect("a key");
         Self {
             rsa: RsaKeyPair::from_pkcs8(rsa.secret_der()).expect("a key"),
-            ec: EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, ec.as_ref(), &random).expect("a key"),
+            ec: EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, ec.as_ref(), &random)
+                .expect("a key"),
             ed: Ed25519KeyPair::from_pkcs8(ed.as_ref()).expect("a key"),
             random,
         }
@@ -166,10 +167,16 @@ async fn a_token_that_does_not_hold_is_refused_and_nothing_is_claimed() {
         ("alg none", issuer.token(&none, &claims("ann"))),
         ("alg None", issuer.token(&json!({ "alg": "None", "kid": "ed" }), &claims("ann"))),
         ("HS256 by the public key", issuer.token(&json!({ "alg": "HS256", "kid": "rsa" }), &claims("ann"))),
-        ("the algorithm of another key", issuer.token(&json!({ "alg": "RS256", "kid": "ed" }), &claims("ann"))),
+        (
+            "the algorithm of another key",
+            issuer.token(&json!({ "alg": "RS256", "kid": "ed" }), &claims("ann")),
+        ),
         ("signed by another", other.token(&head, &claims("ann"))),
         ("an unknown key", issuer.token(&json!({ "alg": "EdDSA", "kid": "new" }), &claims("ann"))),
-        ("unknown extensions", issuer.token(&json!({ "alg": "EdDSA", "kid": "ed", "crit": ["b64"] }), &claims("ann"))),
+        (
+            "unknown extensions",
+            issuer.token(&json!({ "alg": "EdDSA", "kid": "ed", "crit": ["b64"] }), &claims("ann")),
+        ),
         ("no token", "a.b.c".to_owned()),
         ("too long", "a".repeat(20_000)),
     ];
@@ -247,7 +254,8 @@ async fn new_keys_of_a_file_are_read_on_a_reload() {
     setup.write("keys.json", &renewed.keys().to_string());
     gateway.signal("HUP");
     gateway.line("the configuration was read anew").await;
-    until("the keys are read again", || gateway.log().matches("read the keys of the issuer").count() == 2).await;
+    until("the keys are read again", || gateway.log().matches("read the keys of the issuer").count() == 2)
+        .await;
     assert_eq!(pay(&gateway, "k", &renewed.of("ann")).await.status, 200);
     pay(&gateway, "k", &issuer.of("ann")).await.problem(401, "token_invalid");
     // A file that cannot be used leaves what is in force.
@@ -265,10 +273,16 @@ fn what_the_gateway_must_know_of_tokens_is_asked_for() {
         (before().with("--issuer", "i"), "needs jwks"),
         (before().with("--issuer", "i").with("--jwks", "keys.json"), "needs audience"),
         (
-            before().with("--issuer", "i").with("--audience", "a").with("--jwks", "http://issuer.example/keys"),
+            before()
+                .with("--issuer", "i")
+                .with("--audience", "a")
+                .with("--jwks", "http://issuer.example/keys"),
             "neither an https URL",
         ),
-        (before().with("--issuer", "i").with("--audience", "a").with("--jwks", "absent.json"), "could not use the keys"),
+        (
+            before().with("--issuer", "i").with("--audience", "a").with("--jwks", "absent.json"),
+            "could not use the keys",
+        ),
     ] {
         let ended = setup.run(&["gateway"]);
         assert!(ended.code != Some(0) && ended.complained.contains(says), "{says}: {ended:?}");

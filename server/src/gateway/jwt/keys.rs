@@ -70,7 +70,8 @@ fn usable(key: &Value) -> Option<PublicKey> {
 mod tests {
     use super::*;
 
-    const ED: &str = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a""#;
+    const ED: &str =
+        r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a""#;
 
     #[test]
     fn only_public_keys_for_signatures_are_used() {

@@ -99,7 +99,8 @@ impl Verifier {
             return Err(Refused::Invalid("it is by another issuer"));
         }
         let value = claims.get(claim).and_then(Value::as_str).filter(|value| !value.is_empty());
-        let value = value.ok_or(Refused::Invalid("it has no text in the claim that identifies the caller"))?;
+        let value =
+            value.ok_or(Refused::Invalid("it has no text in the claim that identifies the caller"))?;
         let principal = format!("{issuer} {claim} {value}");
         let scope = self.realm.clone().with_principal(&principal);
         // Too long, or with control characters.
@@ -186,7 +187,8 @@ impl Refused {
                 (Problem::TOKEN_INVALID, detail, Some("Bearer error=\"invalid_token\""))
             }
             Self::NoKeys => {
-                let detail = "This request did nothing. Send the same request with the same key later.".to_owned();
+                let detail =
+                    "This request did nothing. Send the same request with the same key later.".to_owned();
                 (Problem::KEYS_UNAVAILABLE, detail, None)
             }
         };

@@ -119,7 +119,7 @@ impl KeySource {
         match &self.at {
             KeysAt::File(path) => {
                 let path = path.clone();
-                tokio::task::spawn_blocking(move || check_file(&path)).await?
+                tokio::task::spawn_blocking(move || read_file(&path)).await?
             }
             KeysAt::Url(uri) => {
                 let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -130,11 +130,15 @@ impl KeySource {
     }
 }
 
-/// The keys of a file.
+/// Looks whether the keys of a file can be used.
 ///
 /// # Errors
 /// If it cannot be read, or holds none that can be used.
-pub(in crate::gateway) fn check_file(path: &Path) -> Result<Keys> {
+pub(in crate::gateway) fn check_file(path: &Path) -> Result<()> {
+    read_file(path).map(drop)
+}
+
+fn read_file(path: &Path) -> Result<Keys> {
     let read = || {
         let size = std::fs::metadata(path)?.len();
         ensure!(size <= MAX_BYTES as u64, "it has more than {MAX_BYTES} bytes");
@@ -147,9 +151,14 @@ async fn download(uri: Uri, trust: ClientConfig) -> Result<Bytes> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // Plain HTTP was refused by the configuration, except for this host.
-    let tls = HttpsConnectorBuilder::new().with_tls_config(trust).https_or_http().enable_http1().wrap_connector(tcp);
+    let tls = HttpsConnectorBuilder::new()
+        .with_tls_config(trust)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
     // Keys are read seldom: nothing is gained by a connection that is kept.
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
+    let client: Client<_, Empty<Bytes>> =
+        Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
     let request = Request::get(uri).header("accept", "application/json").body(Empty::new())?;
     let response = client.request(request).await?;
     // A redirection is none: it could lead anywhere.
