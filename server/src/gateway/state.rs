@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use semel::http::IdempotencyLayer;
 use tokio_rustls::TlsAcceptor;
 
+use super::jwt::KeySources;
 use super::linger::Places;
 use super::meter::Meter;
 use super::table::Table;
