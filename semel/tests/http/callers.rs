@@ -3,13 +3,22 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use axum::http::header::AUTHORIZATION;
+use axum::routing::any;
 use semel::http::{Anonymous, Credential, IdempotencyLayer};
 use semel::{MemoryStore, Store, StoreError};
 
 use crate::gate::{Fault, Gate};
-use crate::server::{Server, counting};
+use crate::server::{Count, Server};
 use crate::support::{Path, Through};
+
+async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
+    let count = Count::default();
+    let counted = count.clone();
+    let handler = any(move || async move { format!("run {}", counted.up()) });
+    (Server::start(Router::new().route("/charges", handler).layer(layer)).await, count)
+}
 
 async fn pay(server: &Server, fields: &[(&str, &str)]) -> (u16, String) {
     let asking = server.post("/charges", "k", "{}");

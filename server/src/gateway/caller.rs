@@ -36,8 +36,7 @@ impl Callers {
                 let scope = principal.and_then(|principal| realm.clone().with_principal(&principal).ok());
                 scope.map(Some).ok_or_else(|| {
                     let detail = format!(
-                        "The request has not exactly one {name} header of at most 255 characters, which says who calls. \
-                         Something in front of the gateway has to set it. This request did nothing."
+                        "The request has not exactly one {name} header of at most 255 characters, which says who calls"
                     );
                     Box::new(Problem::SCOPE_MISSING.response(Some(&detail)))
                 })

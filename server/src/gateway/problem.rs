@@ -100,15 +100,25 @@ impl Problem {
         StatusCode::BAD_REQUEST,
         "idempotency_scope_missing",
         "The request does not say whose idempotency key it has",
+        "Something in front of the gateway has to set it. This request did nothing.",
     );
-    pub(super) const TOKEN_MISSING: Self =
-        Self::new(StatusCode::UNAUTHORIZED, "token_missing", "A request with a key needs a bearer token");
-    pub(super) const TOKEN_INVALID: Self =
-        Self::new(StatusCode::UNAUTHORIZED, "token_invalid", "The bearer token is not valid here");
+    pub(super) const TOKEN_MISSING: Self = Self::new(
+        StatusCode::UNAUTHORIZED,
+        "token_missing",
+        "A request with a key needs a bearer token",
+        "This request did nothing; send it with `Authorization: Bearer` and a token.",
+    );
+    pub(super) const TOKEN_INVALID: Self = Self::new(
+        StatusCode::UNAUTHORIZED,
+        "token_invalid",
+        "The bearer token is not valid here",
+        "This request did nothing; send it again with the same key and another token.",
+    );
     pub(super) const KEYS_UNAVAILABLE: Self = Self::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "token_keys_unavailable",
         "The token cannot be verified now",
+        "This request did nothing; send it again with the same key later.",
     );
 
     /// Those that a client may meet with a key, besides those of the layer.

@@ -178,21 +178,15 @@ fn why(kind: &ErrorKind) -> &'static str {
 impl Refused {
     pub(super) fn response(self) -> Response<Returned> {
         let (problem, detail, challenge) = match self {
-            Self::Missing => {
-                let detail = "Send it as `Authorization: Bearer …`. This request did nothing.".to_owned();
-                (Problem::TOKEN_MISSING, detail, Some("Bearer"))
-            }
-            Self::Invalid(why) => {
-                let detail = format!("The token is refused: {why}. This request did nothing.");
-                (Problem::TOKEN_INVALID, detail, Some("Bearer error=\"invalid_token\""))
-            }
-            Self::NoKeys => {
-                let detail =
-                    "This request did nothing. Send the same request with the same key later.".to_owned();
-                (Problem::KEYS_UNAVAILABLE, detail, None)
-            }
+            Self::Missing => (Problem::TOKEN_MISSING, None, Some("Bearer")),
+            Self::Invalid(why) => (
+                Problem::TOKEN_INVALID,
+                Some(format!("The token is refused: {why}")),
+                Some("Bearer error=\"invalid_token\""),
+            ),
+            Self::NoKeys => (Problem::KEYS_UNAVAILABLE, None, None),
         };
-        let mut response = problem.response(Some(&detail));
+        let mut response = problem.response(detail.as_deref());
         match challenge {
             Some(challenge) => {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
