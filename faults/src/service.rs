@@ -16,7 +16,7 @@ use axum::routing::post;
 use clap::Args;
 #[cfg(semel_faults)]
 use semel::fault::reach;
-use semel::http::{IdempotencyLayer, Verdict};
+use semel::http::{Anonymous, IdempotencyLayer, Verdict};
 use semel::{
     Lease, Once, Outcome, Policy, PostgresStore, RedisOptions, RedisStore, SqliteStore, Store, Tiered,
 };
