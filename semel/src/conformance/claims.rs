@@ -14,7 +14,7 @@ use crate::terms::AfterCrash;
 
 const MANY: usize = 32;
 
-/// A key that nobody has used is granted as attempt 1.
+/// A key without a record is granted as attempt 1.
 pub async fn a_new_key_is_granted(on: &Subject) {
     let ask = on.ask(&key()).await;
     let lease = on.granted(&ask).await;
@@ -29,7 +29,7 @@ pub async fn a_new_key_is_granted(on: &Subject) {
     assert!(lease.deadline() > now, "the deadline is ahead");
 }
 
-/// A repeat of a finished request gets its outcome, from any process, lease over or not.
+/// A repeat of a finished request gets the recorded outcome from any process, also after the lease is over.
 pub async fn a_done_key_is_replayed(on: &Subject) {
     let (ask, _) = on.done().await;
     for _ in 0..2 {
@@ -41,7 +41,7 @@ pub async fn a_done_key_is_replayed(on: &Subject) {
     }
 }
 
-/// While an attempt runs, everyone else hears that it does, and for how long its lease is good.
+/// While an attempt runs, every other claim is answered *running*, with the time that is left of its lease.
 pub async fn a_running_key_is_running(on: &Subject) {
     let (ask, lease) = on.running().await;
     let claim = on.peer.claim(&takeover(&ask)).await.expect("the store answers a claim");
@@ -50,7 +50,7 @@ pub async fn a_running_key_is_running(on: &Subject) {
     assert!(since < lease.deadline());
 }
 
-/// A key that was used for one request refuses another, whatever its state.
+/// A key that was used for one request refuses every other request, in each of its states.
 pub async fn another_intent_is_a_mismatch(on: &Subject) {
     let held = on.held().await;
     for (ask, _) in [on.running().await, on.done().await, on.released().await, held] {
@@ -62,7 +62,7 @@ pub async fn another_intent_is_a_mismatch(on: &Subject) {
     assert!(matches!(on.claim(&same_token).await, Claim::Mismatch(_)));
 }
 
-/// Who uses a key for another request is told since when, and for what, their own earlier one has it.
+/// A mismatch says since when the key is in use, for which operation, and in which phase.
 pub async fn a_mismatch_says_with_what(on: &Subject) {
     let (ask, lease) = on.running().await;
     let told = async || match on.claim(&other_intent(&ask)).await {
@@ -86,7 +86,7 @@ pub async fn a_mismatch_does_not_poison(on: &Subject) {
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(_)));
 }
 
-/// A claim whose answer was lost is granted again to the same token, as the same grant.
+/// A claim that is sent again because its answer was lost gets the same grant, with the same fence.
 pub async fn a_claim_sent_again_is_granted_with_the_same_fence(on: &Subject) {
     let (ask, lease) = on.running().await;
     for store in [&on.store, &on.peer] {
@@ -116,7 +116,7 @@ pub async fn a_late_claim_is_refused(on: &Subject) {
     assert_eq!(on.granted(&takeover(&held)).await.attempt(), 2);
 }
 
-/// What was given back is granted to the next attempt.
+/// A released key is granted to the next attempt.
 pub async fn a_released_key_is_granted_to_another_token(on: &Subject) {
     let (ask, first) = on.released().await;
     let next = on.granted(&again(&ask)).await;
@@ -124,7 +124,7 @@ pub async fn a_released_key_is_granted_to_another_token(on: &Subject) {
     assert!(next.fence() > first.fence());
 }
 
-/// A late copy of a claim that was given back is refused.
+/// A late copy of a claim whose attempt released the key is refused.
 pub async fn a_released_token_never_claims_again(on: &Subject) {
     let (ask, _) = on.released().await;
     assert!(matches!(on.claim(&ask).await, Claim::Late));
@@ -132,7 +132,7 @@ pub async fn a_released_token_never_claims_again(on: &Subject) {
     let _next = on.granted(&again(&ask)).await;
 }
 
-/// A claim that was given up is taken back by its token alone, and the key is free.
+/// A void withdraws an unanswered claim by its token alone, and the key is free.
 pub async fn a_void_frees_an_unanswered_claim(on: &Subject) {
     let (ask, lease) = on.running().await;
     let void = on.peer.void(&ask.key, ask.token, ask.not_after).await.expect("the store answers a void");
@@ -142,7 +142,7 @@ pub async fn a_void_frees_an_unanswered_claim(on: &Subject) {
     assert_eq!(on.granted(&again(&ask)).await.attempt(), 2);
 }
 
-/// A late copy of a claim that was taken back is refused.
+/// A late copy of a voided claim is refused.
 pub async fn a_voided_token_never_claims_again(on: &Subject) {
     let (ask, _) = on.running().await;
     let _early = on.store.void(&ask.key, ask.token, ask.not_after).await.expect("the store answers a void");
@@ -152,7 +152,7 @@ pub async fn a_voided_token_never_claims_again(on: &Subject) {
     assert!(matches!(on.claim(&ask).await, Claim::Late));
 }
 
-/// A void leaves an attempt with another token, and a recorded outcome, alone.
+/// A void changes neither an attempt with another token nor a recorded outcome.
 pub async fn a_void_touches_no_other_token(on: &Subject) {
     let (ask, lease) = on.running().await;
     let stranger = again(&ask);
@@ -164,7 +164,7 @@ pub async fn a_void_touches_no_other_token(on: &Subject) {
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(_)));
 }
 
-/// Only a void that the store saw after the claim's `not_after` is final; before, it says when to come again.
+/// A void is final only after the claim's `not_after`; an earlier void is answered with the time to wait.
 pub async fn a_void_before_not_after_is_early(on: &Subject) {
     let ask = on.ask(&key()).await;
     let now = on.store.now().await.expect("the store tells its time");
@@ -176,7 +176,7 @@ pub async fn a_void_before_not_after_is_early(on: &Subject) {
     assert_eq!(void, Void::Settled);
 }
 
-/// When the lease of an attempt is over, its key is held for those who may not take over.
+/// A claim that asks for no takeover is answered *held* when the lease of the attempt is over.
 pub async fn a_lost_attempt_is_held_for_those_who_do_not_take_over(on: &Subject) {
     let (held, under_hold) = on.running().await;
     let (lost, under_retry) = on.retried().await;
@@ -191,7 +191,7 @@ pub async fn a_lost_attempt_is_held_for_those_who_do_not_take_over(on: &Subject)
     }
 }
 
-/// No claim that merely asks for it takes over an attempt that ran under `hold`, whatever policy the claim has.
+/// An attempt that ran under `hold` is taken over only by its fence, whatever the policy of the claim.
 pub async fn a_lost_attempt_under_hold_is_not_taken_over(on: &Subject) {
     let (ask, lease) = on.held().await;
     let under = |policy| Ask { terms: ask.terms.with_after_crash(policy), ..takeover(&ask) };
@@ -217,7 +217,7 @@ pub async fn a_takeover_brings_its_own_policy_and_retention(on: &Subject) {
     assert!(matches!(&claim, Claim::Held(held) if held.fence == next.fence()), "{claim:?}");
 }
 
-/// Who may take over gets the key of a lost attempt, with a higher fence, as the next attempt.
+/// A claim that asks for a takeover gets the key of a lost attempt as the next attempt, with a higher fence.
 pub async fn a_lost_attempt_is_taken_over_when_asked_to(on: &Subject) {
     let (ask, first) = on.lost().await;
     let next = on.granted(&takeover(&ask)).await;
@@ -227,7 +227,7 @@ pub async fn a_lost_attempt_is_taken_over_when_asked_to(on: &Subject) {
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Running { .. }));
 }
 
-/// A takeover that names a fence takes over that attempt only, and only when its lease is over.
+/// A takeover that names a fence takes over only that attempt, and only when its lease is over.
 pub async fn a_takeover_of_one_fence_leaves_others_alone(on: &Subject) {
     let of = |ask: &Ask, fence: Fence| Ask { takeover: Takeover::Of(fence), ..again(ask) };
     let (ask, first) = on.running().await;
@@ -241,13 +241,13 @@ pub async fn a_takeover_of_one_fence_leaves_others_alone(on: &Subject) {
     assert_eq!(on.granted(&of(&ask, second.fence())).await.attempt(), 3);
 }
 
-/// Of many claims of one key at the same time, over two handles, one is granted.
+/// One of many concurrent claims of one key, over two handles, is granted.
 pub async fn one_of_many_claims_is_granted(on: &Subject) {
     let ask = on.ask(&key()).await;
     assert_eq!(granted_of_many(on, (0..MANY).map(|_| again(&ask))).await, 1);
 }
 
-/// Of many takeovers of one lost attempt, and of many claims of one released key, one is granted.
+/// One of many takeovers of a lost attempt is granted, and one of many claims of a released key.
 pub async fn one_of_many_takeovers_is_granted(on: &Subject) {
     let (lost, _) = on.lost().await;
     assert_eq!(granted_of_many(on, (0..MANY).map(|_| takeover(&lost))).await, 1);
@@ -278,7 +278,7 @@ pub async fn scopes_keep_keys_apart(on: &Subject) {
     assert!(matches!(on.claim(&on.ask(&ann).await).await, Claim::Running { .. }));
 }
 
-/// Each grant of a key has a higher fence than all before it.
+/// Each grant of a key has a higher fence than every grant before it.
 pub async fn fences_rise_over_release_takeover_and_prune(on: &Subject) {
     let key = key();
     let short = retry(Ask { terms: on.terms_kept(on.lease), ..on.ask(&key).await });
@@ -297,7 +297,7 @@ pub async fn fences_rise_over_release_takeover_and_prune(on: &Subject) {
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
 
-/// A claim whose caller went away has been applied or not, and can be sent again by its token.
+/// A claim whose caller was dropped was applied or not; either way its token can claim again.
 pub async fn a_dropped_claim_can_be_sent_again(on: &Subject) {
     for _ in 0..MANY {
         let ask = on.ask(&key()).await;

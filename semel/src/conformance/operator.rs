@@ -53,7 +53,7 @@ fn in_realm(scope: &Scope) -> Query {
     Query { realm: Some(scope.realm().to_owned()), ..Query::default() }
 }
 
-/// Every record that matches is on exactly one page.
+/// A listing shows every record that matches on exactly one page.
 pub async fn list_pages_through_all_that_match(on: &Subject) {
     let scope = scope();
     let names: BTreeSet<String> = (0..25).map(|n| format!("key {n}, with \"quotes\" and: colons")).collect();
@@ -100,7 +100,7 @@ pub async fn list_filters_by_what_a_record_says(on: &Subject) {
     assert_eq!((unheard.len(), unheard.contains(&"running".to_owned())), (4, false));
 }
 
-/// What is stale is running with its lease over, and nothing else.
+/// A stale record is a running one whose lease is over; `stale` lists these and no others.
 pub async fn stale_lists_held_and_lost_keys_only(on: &Subject) {
     let scope = one_of_each(on).await;
     let page = on.store.stale(&in_realm(&scope)).await.expect("the store lists");
@@ -146,7 +146,7 @@ async fn record(store: &dyn Inspect, key: &crate::key::Key) -> Record {
     store.find(key).await.expect("the store answers a find").expect("there is a record")
 }
 
-/// An operator who knows what happened records it; everyone gets it, and the lost owner cannot write any more.
+/// A resolved key is replayed with the operator's outcome, and the lost owner can no longer write.
 pub async fn a_resolved_key_is_replayed(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.peer.resolve(&ask.key, lost.fence(), &outcome(7), "seen at the bank").await;
@@ -161,7 +161,7 @@ pub async fn a_resolved_key_is_replayed(on: &Subject) {
     assert!(matches!(change.expect("the store answers"), Change::Unfit(_)));
 }
 
-/// An operator who knows that nothing happened frees the key; the lost owner cannot write any more.
+/// A reset key can be claimed again, and the lost owner can no longer write.
 pub async fn a_reset_key_runs_again(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.peer.reset(&ask.key, lost.fence(), "the host burnt down").await;
@@ -172,7 +172,7 @@ pub async fn a_reset_key_runs_again(on: &Subject) {
     assert_eq!(next.attempt(), 2);
 }
 
-/// A forgotten key is as if it had never been used, and nothing of its outcome is left to read.
+/// A forgotten key counts as never used, and nothing of its outcome can be read.
 pub async fn a_forgotten_key_is_new(on: &Subject) {
     let held = on.held().await;
     for (ask, lease) in [on.done().await, on.released().await, held] {
@@ -187,7 +187,7 @@ pub async fn a_forgotten_key_is_new(on: &Subject) {
     }
 }
 
-/// A change that names another fence than the record has by now changes nothing and shows the record.
+/// A change that names another fence than that of the record changes nothing and shows the record.
 pub async fn a_change_with_another_fence_changes_nothing(on: &Subject) {
     let (ask, lost) = on.held().await;
     let before = record(&*on.store, &ask.key).await;
@@ -205,7 +205,7 @@ pub async fn a_change_with_another_fence_changes_nothing(on: &Subject) {
     assert_eq!(on.store.reset(&nowhere, other, "x").await.expect("the store answers"), Change::Missing);
 }
 
-/// While the lease of an attempt is alive, an operator cannot settle its key.
+/// An operator cannot settle a key while the lease of its attempt is alive.
 pub async fn a_change_never_touches_a_live_lease(on: &Subject) {
     let (ask, lease) = on.running().await;
     let changes = [
@@ -219,7 +219,7 @@ pub async fn a_change_never_touches_a_live_lease(on: &Subject) {
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
 }
 
-/// What an operator changed is in the record, with the reason and the time, also when the key runs again.
+/// The note of a record has an operator's change with its reason and time, also when the key runs again.
 pub async fn a_change_is_kept_with_its_reason(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.store.reset(&ask.key, lost.fence(), "ticket 4711").await;

@@ -25,7 +25,7 @@ fn with(lease: &Lease, token: Token, fence: Fence) -> Lease {
     Lease::new(lease.key().clone(), token, fence, lease.attempt(), lease.deadline())
 }
 
-/// A write with the right token and another fence, or the right fence and another token, changes nothing.
+/// A write with the right token and a wrong fence, or the right fence and a wrong token, changes nothing.
 pub async fn only_token_and_fence_together_write(on: &Subject) {
     let (ask, lease) = on.running().await;
     let before = on.store.find(&ask.key).await.expect("the store answers a find");
@@ -36,7 +36,7 @@ pub async fn only_token_and_fence_together_write(on: &Subject) {
     assert_eq!(on.store.find(&ask.key).await.expect("the store answers a find"), before);
 }
 
-/// After a takeover the first owner can write nothing any more, whatever the new one does.
+/// After a takeover the first owner can write nothing, whatever the new owner does.
 pub async fn a_stale_lease_cannot_write(on: &Subject) {
     let (ask, stale) = on.lost().await;
     let owner = on.granted(&takeover(&ask)).await;
@@ -47,7 +47,7 @@ pub async fn a_stale_lease_cannot_write(on: &Subject) {
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(recorded) if recorded.outcome == outcome(2)));
 }
 
-/// An owner whose lease is over completes all the same, if nobody took over.
+/// An owner whose lease is over can still complete, unless another attempt took over.
 pub async fn a_late_owner_may_complete(on: &Subject) {
     let (ask, late) = on.held().await;
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Held(_)));
@@ -58,7 +58,7 @@ pub async fn a_late_owner_may_complete(on: &Subject) {
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Done(_)));
 }
 
-/// A complete whose answer was lost is acknowledged again.
+/// A complete whose answer was lost is acknowledged when it is sent again.
 pub async fn a_complete_sent_again_is_repeated(on: &Subject) {
     let (_, lease) = on.done().await;
     for store in [&on.store, &on.peer] {
@@ -67,14 +67,14 @@ pub async fn a_complete_sent_again_is_repeated(on: &Subject) {
     }
 }
 
-/// Not even its owner changes a recorded outcome.
+/// A recorded outcome never changes, not even by its owner.
 pub async fn an_outcome_never_changes(on: &Subject) {
     let (ask, lease) = on.done().await;
     assert_eq!(every_write(on, &lease).await, [Ack::Finished; 5]);
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(recorded) if recorded.outcome == outcome(1)));
 }
 
-/// A release whose answer was lost is acknowledged again, until another attempt has the key.
+/// A release that is sent again is acknowledged until another attempt has the key.
 pub async fn a_release_sent_again_is_repeated(on: &Subject) {
     let (ask, lease) = on.released().await;
     assert_eq!(on.peer.release(&lease).await.expect("the store answers a release"), Ack::Repeated);
@@ -84,7 +84,7 @@ pub async fn a_release_sent_again_is_repeated(on: &Subject) {
     assert_eq!(on.store.release(&lease).await.expect("the store answers a release"), Ack::Superseded);
 }
 
-/// A renewed lease is good for its whole length from the renewal on.
+/// A renewed lease has its whole length from the moment of the renewal.
 pub async fn a_renewal_extends_the_lease(on: &Subject) {
     let (ask, lease) = on.running().await;
     on.pass(on.lease / 2).await;
@@ -97,7 +97,7 @@ pub async fn a_renewal_extends_the_lease(on: &Subject) {
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Held(_)));
 }
 
-/// A renewal after the lease is over revives it, if nobody took over.
+/// A renewal after the lease is over revives it, unless another attempt took over.
 pub async fn a_late_renewal_revives_the_lease(on: &Subject) {
     let (ask, lease) = on.held().await;
     let ack = on.store.renew(&lease, on.lease).await.expect("the store answers a renewal");
@@ -105,7 +105,7 @@ pub async fn a_late_renewal_revives_the_lease(on: &Subject) {
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Running { .. }));
 }
 
-/// An abandoned key is held or lost from that moment on, as its policy says, with the reason.
+/// An abandoned key is held or lost at once, as its policy says, and its note has the reason.
 pub async fn an_abandoned_key_is_over_at_once(on: &Subject) {
     let (held, under_hold) = on.running().await;
     let (lost, under_retry) = on.retried().await;
@@ -119,7 +119,7 @@ pub async fn an_abandoned_key_is_over_at_once(on: &Subject) {
     assert_eq!(on.granted(&takeover(&lost)).await.attempt(), 2);
 }
 
-/// An owner can leave its key held, with the reason, though another attempt could have taken over.
+/// An owner can leave its key held, with a reason, under every policy.
 pub async fn a_key_can_be_held_whatever_its_policy(on: &Subject) {
     let (ask, lease) = on.retried().await;
     let ack = on.store.hold(&lease, "no outcome was recorded").await.expect("the store answers a hold");
@@ -134,7 +134,7 @@ async fn found(on: &Subject, lease: &Lease) -> Record {
     on.peer.find(lease.key()).await.expect("the store answers a find").expect("there is a record")
 }
 
-/// A write to a key that has no record is answered, and creates none.
+/// A write to a key without a record is answered *missing* and creates no record.
 pub async fn a_write_without_a_record_is_missing(on: &Subject) {
     let (_, lease) = on.running().await;
     let nowhere = Lease::new(key(), lease.token(), lease.fence(), 1, lease.deadline());
@@ -142,7 +142,7 @@ pub async fn a_write_without_a_record_is_missing(on: &Subject) {
     assert_eq!(on.store.find(nowhere.key()).await.expect("the store answers a find"), None);
 }
 
-/// When a late owner completes while another takes over, one of them wins and the other hears of it.
+/// When a late owner completes during a takeover, one of them wins, and the other is told.
 pub async fn one_of_owner_and_takeover_records(on: &Subject) {
     for _ in 0..8 {
         let (ask, late) = on.retried().await;

@@ -76,7 +76,7 @@ async fn replaced(on: &dyn Backend, item: &Replace) -> Replaced {
     only(on.replace(std::slice::from_ref(item)).await.expect("the backend answers").items)
 }
 
-/// A record that is there is shown, not touched, by an open.
+/// An open shows an existing record and does not change it.
 pub async fn an_open_shows_what_is_there(on: &dyn Backend) {
     let record = created(on).await;
     let again = Ask { key: record.key.clone(), ..ask(on).await };
@@ -93,7 +93,7 @@ pub async fn a_late_open_creates_nothing(on: &dyn Backend) {
     assert!(only(on.read(&[late.key]).await.expect("the backend answers").items).is_none());
 }
 
-/// A replace raises version and fence, and writes what it was given.
+/// A replace raises version and fence and writes the whole draft.
 pub async fn a_replace_writes_the_whole_record(on: &dyn Backend) {
     let record = created(on).await;
     let mut item = replacing(on, &record).await;
@@ -109,7 +109,7 @@ pub async fn a_replace_writes_the_whole_record(on: &dyn Backend) {
     assert_eq!(after.lease_until, after.updated_at.after(item.draft.lease));
 }
 
-/// A replace keeps the note unless it brings one, and a new life of the key begins without.
+/// A replace keeps the note unless it brings one; a record that starts afresh begins without a note.
 pub async fn a_replace_keeps_the_note_until_a_new_life(on: &dyn Backend) {
     let record = created(on).await;
     let step = async |note: Option<&str>, fresh| {
@@ -127,7 +127,7 @@ pub async fn a_replace_keeps_the_note_until_a_new_life(on: &dyn Backend) {
     assert_eq!((note, fresh.created_at), (None, fresh.updated_at));
 }
 
-/// A replace can record an outcome, with the moment.
+/// A replace can record an outcome and the moment at which it was recorded.
 pub async fn a_replace_can_record_an_outcome(on: &dyn Backend) {
     let record = created(on).await;
     let mut item = replacing(on, &record).await;
@@ -137,7 +137,7 @@ pub async fn a_replace_can_record_an_outcome(on: &dyn Backend) {
     assert_eq!(after.state, State::Done { outcome: outcome(1), finished_at: after.updated_at });
 }
 
-/// Completing keeps what was noted before.
+/// A complete keeps the note of the record.
 pub async fn a_complete_keeps_the_note(on: &dyn Backend) {
     let record = created(on).await;
     let write = |action| Write { key: record.key.clone(), token: record.token, action };
@@ -186,7 +186,7 @@ pub async fn a_replace_creates_nothing(on: &dyn Backend) {
     assert!(only(on.read(&[item.key]).await.expect("the backend answers").items).is_none());
 }
 
-/// Of many replaces that expect the same record, one is applied.
+/// One of many replaces that expect the same record is applied.
 pub async fn one_of_many_replaces_is_applied(on: &dyn Backend) {
     let record = created(on).await;
     let items = join_all((0..16).map(|_| replacing(on, &record))).await;
@@ -195,7 +195,7 @@ pub async fn one_of_many_replaces_is_applied(on: &dyn Backend) {
     assert_eq!(applied, 1);
 }
 
-/// Items of one call are answered in their order, and one that is not applied does not hinder the others.
+/// The items of one call are answered in order, and an item that is not applied does not hinder the others.
 pub async fn items_of_one_call_are_on_their_own(on: &dyn Backend) {
     let (one, two, three) = (created(on).await, created(on).await, created(on).await);
     let release = |record: &Record, fence: Fence| Write {

@@ -20,7 +20,7 @@ async fn kept(on: &Subject, outcome: Outcome) {
     assert_eq!(found(on, &ask.key).await.outcome(), Some(&outcome));
 }
 
-/// A record tells who asked for what, when, and how it stands.
+/// A record shows its key, intent, owner, token, fence, terms, state and times.
 pub async fn a_record_tells_what_was_asked(on: &Subject) {
     let (ask, lease) = on.running().await;
     let record = found(on, &ask.key).await;
@@ -51,7 +51,7 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     assert_eq!((done.created_at, done.token, done.fence), (record.created_at, ask.token, lease.fence()));
 }
 
-/// Status, subtype, headers and body come back as they were given: any bytes, any order, any number.
+/// An outcome comes back unchanged: status, subtype, headers in any number and order, and every byte.
 pub async fn an_outcome_is_kept_byte_for_byte(on: &Subject) {
     let every_byte: Vec<u8> = (0..=255).collect();
     let headers = [
@@ -70,12 +70,12 @@ pub async fn an_outcome_is_kept_byte_for_byte(on: &Subject) {
         .await;
 }
 
-/// An outcome that was recorded without its body is not taken for one with an empty body.
+/// An outcome that was recorded without its body differs from one with an empty body.
 pub async fn an_outcome_without_body_stays_without(on: &Subject) {
     kept(on, outcome(1).without_body()).await;
 }
 
-/// A body and headers of the largest size that every store must take come back whole.
+/// A body and headers of the largest size that every store must accept come back whole.
 pub async fn a_large_outcome_is_kept(on: &Subject) {
     let noise = |len: usize| -> Bytes { (0..len).map(|n| (n * n / 7) as u8).collect() };
     let value = Bytes::from(vec![b'v'; Outcome::MAX_HEADER_BYTES - "x-large".len()]);
@@ -84,7 +84,7 @@ pub async fn a_large_outcome_is_kept(on: &Subject) {
     kept(on, large.expect("as large as it may be")).await;
 }
 
-/// Several keys are answered in one question, in the order asked, absent ones as absent.
+/// One question for several keys is answered in their order, with absent keys as absent.
 pub async fn find_many_answers_in_order(on: &Subject) {
     let (one, _) = on.running().await;
     let (two, _) = on.done().await;

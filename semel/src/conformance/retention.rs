@@ -11,7 +11,7 @@ use crate::store::Prune;
 use crate::terms::AfterCrash;
 use crate::time::Timestamp;
 
-/// A record whose retention is over is as good as absent, before any prune.
+/// A record whose retention is over counts as absent, also before it is pruned.
 pub async fn an_expired_record_counts_as_absent(on: &Subject) {
     let short = |ask: Ask| Ask { terms: on.terms_kept(on.lease), ..ask };
     let lost = retry(short(on.ask(&key()).await));
@@ -36,7 +36,7 @@ pub async fn an_expired_record_counts_as_absent(on: &Subject) {
     }
 }
 
-/// Work that takes longer than its retention is replayed all the same: retention begins with the outcome.
+/// An outcome is replayed for its whole retention, also when the work took longer than that.
 pub async fn an_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
     for policy in [AfterCrash::Hold, AfterCrash::Retry] {
         let terms = on.terms_kept(on.lease * 2).with_after_crash(policy);
@@ -50,7 +50,7 @@ pub async fn an_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
     }
 }
 
-/// A key that was held for longer than its retention is replayed for the whole of it, once an operator has resolved it.
+/// A held key that is resolved late is replayed for its whole retention, counted from the change.
 pub async fn a_resolved_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
     let ask = Ask { terms: on.terms_kept(on.lease * 2), ..on.ask(&key()).await };
     let held = on.granted(&ask).await;
@@ -75,7 +75,7 @@ async fn is_replayed(on: &Subject, ask: &Ask, outcome: &Outcome) {
     assert_eq!(on.granted(&again(ask)).await.attempt(), 1);
 }
 
-/// A held key stays, whatever its retention: time is no evidence that nothing happened.
+/// A held key never expires: time is no evidence that nothing happened.
 pub async fn a_held_key_never_expires(on: &Subject) {
     let ask = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await };
     let lease = on.granted(&ask).await;
@@ -106,7 +106,7 @@ pub async fn a_lost_key_expires_with_its_retention(on: &Subject) {
     assert_eq!(on.store.prune(&of_realm(&ask.key, 10)).await.expect("the store prunes"), 1);
 }
 
-/// An attempt that renews past the end of retention keeps its key.
+/// An attempt that renews its lease past the end of the retention keeps its key.
 pub async fn a_live_lease_outlives_retention(on: &Subject) {
     let ask = retry(Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await });
     let lease = on.granted(&ask).await;
@@ -117,7 +117,7 @@ pub async fn a_live_lease_outlives_retention(on: &Subject) {
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
 }
 
-/// Done, released and lost records past their retention go; all others stay.
+/// Prune removes done, released and lost records past their retention, and keeps all other records.
 pub async fn prune_removes_what_is_over_and_nothing_else(on: &Subject) {
     let scope = super::scope();
     let ask = async |name: &str, terms| Ask { terms, ..on.ask(&scope.key(name).expect("a valid key")).await };
@@ -141,7 +141,7 @@ pub async fn prune_removes_what_is_over_and_nothing_else(on: &Subject) {
     }
 }
 
-/// One call removes no more than it was asked to, and nothing of another realm.
+/// One prune removes at most as many records as it was asked to, and none of another realm.
 pub async fn prune_is_bounded_and_keeps_to_its_realm(on: &Subject) {
     let (scope, other) = (super::scope(), super::scope());
     let keys: Vec<Key> = (0..5).map(|n| scope.key(&n.to_string()).expect("a valid key")).collect();
@@ -159,7 +159,7 @@ pub async fn prune_is_bounded_and_keeps_to_its_realm(on: &Subject) {
     assert_eq!(on.store.prune(&of_realm(&elsewhere, 2)).await.expect("the store prunes"), 1);
 }
 
-/// A prune with a cutoff removes what had expired by then, and never what has not expired yet.
+/// A prune with a cutoff removes only records that had expired by then, and never one that has not expired.
 pub async fn prune_keeps_what_expired_after_its_cutoff(on: &Subject) {
     let ask = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await };
     let lease = on.granted(&ask).await;
