@@ -28,6 +28,9 @@ pub struct Ask {
     pub takeover: Takeover,
     /// The moment by the store's clock after which the store refuses this claim, so that a copy which was late on
     /// its way cannot run anything; from [`Store::now`](crate::Store::now).
+    ///
+    /// At most [`Terms::RELEASED_RETENTION`] after the claim is sent: a released record is kept for no longer, and a copy of
+    /// its claim that arrived later would find the key free.
     pub not_after: Timestamp,
 }
 

@@ -11,6 +11,7 @@ use crate::change::{Action, Draft, DraftState, Write};
 use crate::lease::{Fence, Token};
 use crate::outcome::Outcome;
 use crate::record::{Owner, Phase, Record, State};
+use crate::terms::Terms;
 use crate::time::Timestamp;
 
 /// What a claim does about the record it found.
@@ -51,6 +52,14 @@ pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
             Replace(attempt(ask, found.attempt + 1))
         }
         State::Running => Answer(Claim::Held(held(found))),
+    }
+}
+
+/// What a request hears that may not run: what its claim would be answered with this record. `None` if it would run.
+pub fn look(found: Option<&Record>, ask: &Ask, now: Timestamp) -> Option<Claim> {
+    match claim(found?, ask, now) {
+        Decision::Answer(answer) => Some(answer),
+        Decision::Replace(_) => None,
     }
 }
 
@@ -130,7 +139,8 @@ pub fn settle(
     }
     let (word, state, retention) = match settle {
         Settle::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), found.retention),
-        Settle::Reset => ("reset", DraftState::Released, found.retention),
+        // Copies of the lost attempt's claim may still arrive, and must find the record.
+        Settle::Reset => ("reset", DraftState::Released, found.retention.min(Terms::RELEASED_RETENTION)),
         Settle::Forget => ("forgotten", DraftState::Released, Duration::ZERO),
     };
     Ok(Draft {

@@ -9,7 +9,7 @@ use crate::change::{Action, Draft, DraftState, Replace, Write};
 use crate::key::Key;
 use crate::lease::Fence;
 use crate::record::{Note, Record, State};
-use crate::terms::AfterCrash;
+use crate::terms::{AfterCrash, Terms};
 use crate::time::Timestamp;
 
 /// Creates the record of this claim if there is none, else shows the one that is there.
@@ -101,7 +101,10 @@ pub fn write(slot: &mut Option<Box<Record>>, item: &Write, now: Timestamp) -> Wr
         Action::Complete { outcome, .. } => {
             found.state = State::Done { outcome: outcome.clone(), finished_at: now };
         }
-        Action::Release { .. } | Action::Void => found.state = State::Released,
+        Action::Release { .. } | Action::Void => {
+            found.state = State::Released;
+            found.retention = found.retention.min(Terms::RELEASED_RETENTION);
+        }
         Action::Abandon { note, .. } => {
             found.lease_until = now;
             found.note = Some(Note::new(now, note));

@@ -52,6 +52,12 @@ impl Terms {
     /// The longest retention.
     pub const MAX_RETENTION: Duration = Duration::from_secs(3650 * 24 * 3600);
 
+    /// The longest time that a released record is kept: longer than any copy of its claim can take to arrive, with a
+    /// margin. It holds no outcome, so nothing else needs it.
+    ///
+    /// An engine sets a claim's `not_after` to at most 65 s after it is sent: the longest patience, and one call.
+    pub const RELEASED_RETENTION: Duration = Duration::from_secs(120);
+
     /// A lease of 30 s, a retention of 24 h, and `hold`.
     pub const DEFAULT: Self = Self {
         lease: Duration::from_secs(30),
@@ -78,7 +84,8 @@ impl Terms {
         self.lease
     }
 
-    /// For how long the record is kept once it is settled; for a lost attempt, from the end of its lease.
+    /// For how long the record is kept once it is settled; for a lost attempt, from the end of its lease. A released
+    /// record is kept for [`Terms::RELEASED_RETENTION`] at most.
     pub fn retention(&self) -> Duration {
         self.retention
     }

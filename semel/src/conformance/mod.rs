@@ -301,6 +301,7 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     one_of_owner_and_takeover_records,
     an_expired_record_counts_as_absent,
     an_outcome_is_replayed_for_its_whole_retention,
+    a_released_record_is_kept_for_late_copies_only,
     a_resolved_outcome_is_replayed_for_its_whole_retention,
     a_held_key_never_expires,
     a_lost_key_expires_with_its_retention,

@@ -1,14 +1,14 @@
 //! What is kept for how long.
 
 use super::{Subject, again, key, other_intent, outcome, retry, takeover};
-use crate::answer::{Ack, Change, Claim};
+use crate::answer::{Ack, Change, Claim, Void};
 use crate::ask::Ask;
 use crate::inspect::Query;
 use crate::key::Key;
 use crate::outcome::Outcome;
 use crate::record::State;
 use crate::store::Prune;
-use crate::terms::AfterCrash;
+use crate::terms::{AfterCrash, Terms};
 use crate::time::Timestamp;
 
 /// A record whose retention is over counts as absent, also before it is pruned.
@@ -48,6 +48,36 @@ pub async fn an_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
         assert_eq!(ack, Ack::Applied);
         is_replayed(on, &ask, &outcome(1)).await;
     }
+}
+
+/// A released, voided or reset record expires as soon as no copy of its claim can arrive.
+pub async fn a_released_record_is_kept_for_late_copies_only(on: &Subject) {
+    let (released, _) = on.released().await;
+    let (voided, _) = on.running().await;
+    let void = on.store.void(&voided.key, voided.token, voided.not_after).await;
+    assert!(matches!(void.expect("the store answers a void"), Void::Early(_)));
+    let (reset, held) = on.held().await;
+    let change = on.store.reset(&reset.key, held.fence(), "nothing happened").await;
+    assert_eq!(change.expect("the store answers a reset"), Change::Applied);
+    let kept = async |ask: &Ask| {
+        let found = on.store.find(&ask.key).await.expect("the store answers a find").expect("it is kept");
+        assert_eq!(found.state, State::Released);
+        found.expires_at().expect("it expires").since(found.updated_at)
+    };
+    for ask in [&released, &voided, &reset] {
+        assert_eq!(kept(ask).await, Terms::RELEASED_RETENTION);
+    }
+    let short = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await };
+    let lease = on.granted(&short).await;
+    assert_eq!(on.store.release(&lease).await.expect("the store answers a release"), Ack::Applied);
+    assert_eq!(kept(&short).await, on.lease);
+    let next = on.granted(&again(&released)).await;
+    assert_eq!(
+        on.store.complete(&next, &outcome(1)).await.expect("the store answers a complete"),
+        Ack::Applied
+    );
+    let done = on.store.find(&released.key).await.expect("the store answers a find").expect("it is kept");
+    assert_eq!((next.attempt(), done.retention), (2, released.terms.retention()));
 }
 
 /// A held key that is resolved late is replayed for its whole retention, counted from the change.

@@ -13,6 +13,7 @@ use crate::change::{Action, DraftState, Replace, Write};
 use crate::id::Id;
 use crate::intent::Intent;
 use crate::outcome::Outcome;
+use crate::terms::Terms;
 
 /// The statements, prepared on one connection.
 pub(super) struct Statements {
@@ -204,6 +205,10 @@ pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
         Action::Renew { lease, .. } => Some(Span(lease)),
         _ => None,
     };
+    let kept = |item: &Write| match item.action {
+        Action::Release { .. } | Action::Void => Some(micros(Terms::RELEASED_RETENTION)),
+        _ => None,
+    };
     fn note(item: &Write) -> Option<&str> {
         match &item.action {
             Action::Abandon { note, .. } | Action::Hold { note, .. } => Some(note),
@@ -219,6 +224,7 @@ pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
         column(items, note),
     ];
     columns.extend(outcomes(items, completed));
+    columns.push(column(items, kept));
     columns
 }
 

@@ -33,6 +33,7 @@ use crate::key::Key;
 use crate::lease::Fence;
 use crate::record::{Note, Record};
 use crate::store::Prune;
+use crate::terms::Terms;
 use crate::text;
 use crate::time::Timestamp;
 use name::Name;
@@ -267,7 +268,9 @@ impl RedisStore {
         let (action, with) = match &item.action {
             Action::Renew { lease, .. } => ("renew", micros(*lease).to_string().into_bytes()),
             Action::Complete { outcome, .. } => ("complete", stored::outcome(outcome)),
-            Action::Release { .. } | Action::Void => ("release", Vec::new()),
+            Action::Release { .. } | Action::Void => {
+                ("release", micros(Terms::RELEASED_RETENTION).to_string().into_bytes())
+            }
             Action::Abandon { note, .. } => ("abandon", shortened(note).as_bytes().to_vec()),
             Action::Hold { note, .. } => ("hold", shortened(note).as_bytes().to_vec()),
         };

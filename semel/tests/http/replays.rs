@@ -1,10 +1,12 @@
 //! A replay equals the first answer.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::http::{Response, StatusCode};
 use axum::routing::post;
-use semel::http::Verdict;
-use semel::{Inspect, MemoryStore, Policy, Query};
+use semel::http::{IdempotencyLayer, Verdict};
+use semel::{Inspect, MemoryStore, Policy, Prune, Query, Store, Terms};
 
 use crate::server::{Count, Reply, Server, sharing};
 
@@ -187,4 +189,20 @@ async fn a_cookie_is_neither_recorded_nor_replayed() {
         refused.to_string(),
         "the header set-cookie belongs to one caller or one connection and cannot be recorded"
     );
+}
+
+/// It kept its place for a day, so that refused logins filled the store.
+#[tokio::test]
+async fn a_refused_request_leaves_nothing_behind_soon() {
+    let (server, _, store) = answering(Policy::hold()).await;
+    for status in [401, 403, 429] {
+        let path = format!("/{status}");
+        server.post(&path, &path, "{}").send().await;
+    }
+    server.post("/200", "/200", "{}").send().await;
+    store.memory_clock().advance(Terms::RELEASED_RETENTION - Duration::from_secs(10));
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
+    store.memory_clock().advance(Duration::from_secs(11));
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 3);
+    assert!(server.post("/200", "/200", "{}").send().await.is_replay());
 }

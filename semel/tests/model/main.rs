@@ -240,6 +240,12 @@ fn an_expiry_that_counts_from_the_claim_is_found_out() {
 }
 
 #[test]
+fn a_released_record_that_expires_before_copies_of_its_claim_is_found_out() {
+    let config = Config { retentions: 1, watch_retired: true, ..HOLD };
+    mutant(Mutant::ReleasedExpiresEarly, config, "released or voided token granted again");
+}
+
+#[test]
 fn a_takeover_by_the_policy_of_the_asker_is_found_out() {
     mutant(Mutant::TakeoverByAsker, MIXED, "handler ran twice under hold");
 }

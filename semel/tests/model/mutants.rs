@@ -37,6 +37,8 @@ pub(crate) enum Mutant {
     HeldExpires,
     /// Retention counts from the claim, not from the outcome.
     ExpiryFromClaim,
+    /// A released record expires while copies of its claim may still arrive.
+    ReleasedExpiresEarly,
     /// A claim takes over by its own policy, whatever that of the record is.
     TakeoverByAsker,
 }

@@ -321,11 +321,12 @@ impl Config {
         let running = row.stage == Stage::Running;
         row.aged |= !running || row.lease_over;
         row.aged_since_claim = self.mutated(Mutant::ExpiryFromClaim);
-        // A claim is refused before the record that it made can have expired.
+        // A claim is refused before the record that it made can have expired: that is how long a released record is kept.
         let token = row.token;
+        let early = self.mutated(Mutant::ReleasedExpiresEarly) && row.stage == Stage::Released;
         state.messages.retain(|message| {
             let is_claim = matches!(message.op, Op::Claim | Op::Replace { .. });
-            !(is_claim && message.token == token)
+            early || !(is_claim && message.token == token)
         });
         if row.aged && !(running && row.hold) {
             state.generation += 1;

@@ -3,7 +3,8 @@
 -- A row that somebody's open transaction has locked is left alone, and nobody waits for it. Time takes no part.
 --
 -- $1 ids, in order and without repeats, $2 tokens, $3 fences or null, $4 actions (renew, complete, release, abandon, hold,
--- void), $5 leases of renewals, $6 notes, $7 statuses, $8 subtypes, $9 headers, $10 bodies
+-- void), $5 leases of renewals, $6 notes, $7 statuses, $8 subtypes, $9 headers, $10 bodies, $11 the longest retentions of
+-- what is released, in microseconds, or null
 --
 -- A row for each record that was written: the clock and the id.
 with
@@ -23,7 +24,8 @@ owned as materialized (
             unnest($7::smallint[]) as status,
             unnest($8::text[]) as subtype,
             unnest($9::bytea[]) as headers,
-            unnest($10::bytea[]) as body
+            unnest($10::bytea[]) as body,
+            unnest($11::bigint[]) as kept
     ) as asked
     join semel.records as record
         on record.id = asked.id
@@ -54,6 +56,7 @@ written as (
         note_at = case when owned.note is not null then clock.now else record.note_at end,
         note = coalesce(owned.note, record.note),
         after_crash = case owned.action when 'hold' then 'hold' else record.after_crash end,
+        retention = least(record.retention, owned.kept),
         status = owned.status,
         subtype = owned.subtype,
         headers = owned.headers,

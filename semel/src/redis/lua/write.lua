@@ -2,9 +2,9 @@
 --
 -- Key        the record
 -- Arguments  token; fence, or nothing to match any; grace in microseconds; what is written, and with what:
---            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and nothing,
---            'abandon' or 'hold' and the note; 'again' if replicas are waited for, or nothing; how many bytes of a
---            record are shown, or nothing for any number
+--            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and the longest retention of a
+--            released record in microseconds, 'abandon' or 'hold' and the note; 'again' if replicas are waited for, or
+--            nothing; how many bytes of a record are shown, or nothing for any number
 -- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
 --            {now, 'applied'}
 --            {now, 'missing'}
@@ -32,6 +32,7 @@ elseif ARGV[4] == 'complete' then
     found.outcome = ARGV[5]
 elseif ARGV[4] == 'release' then
     found.state = 'F'
+    found.retention = math.min(found.retention, tonumber(ARGV[5]))
 elseif ARGV[4] == 'abandon' or ARGV[4] == 'hold' then
     found.lease_until = now
     found.note = note(now, ARGV[5])
