@@ -40,7 +40,7 @@
 //!
 //! | name | labels | what |
 //! | --- | --- | --- |
-//! | `semel_claims_total` | `store`, `answer` | claims: granted, done, running, held, mismatch, late, unavailable |
+//! | `semel_claims_total` | `store`, `answer` | claims: granted, done, running, held, mismatch, late, unavailable, refused by a limit |
 //! | `semel_claim_seconds` | `store` | from the question to its answer, with all tries |
 //! | `semel_work_seconds` | `store` | how long the work of an attempt took |
 //! | `semel_settlements_total` | `store`, `answer` | ends of attempts: recorded, released, abandoned, held, superseded, pending, refused |
@@ -76,6 +76,7 @@ mod ask;
 mod answer;
 pub mod change;
 pub mod decide;
+mod size;
 mod store;
 mod inspect;
 pub mod backend;
@@ -143,7 +144,7 @@ pub use lease::{Fence, Lease, Token, TokenError};
 pub use memory::{MemoryClock, MemoryStore};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::MigrationStatus;
-pub use once::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
+pub use once::{Ceiling, Failure, Once, Ran, Reconcile, Reconciled, RunError, StoreHealth};
 pub use outcome::{Outcome, OutcomeError};
 pub use policy::{Policy, PolicyError};
 #[cfg(feature = "postgres")]
@@ -152,6 +153,7 @@ pub use prune::{Pruner, Pruning, continuously_prune};
 pub use record::{Note, Owner, Phase, Record, State};
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisStore};
+pub use size::StoreSize;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use store::{Found, MAX_SECRET_BYTES, Prune, Store};

@@ -17,6 +17,7 @@ use crate::error::StoreError;
 use crate::inspect::{Cursor, Page, Query, Stats};
 use crate::key::{Key, Scope};
 use crate::record::Record;
+use crate::size::StoreSize;
 use crate::slot;
 use crate::store::Prune;
 use crate::time::Timestamp;
@@ -87,6 +88,11 @@ impl MemoryStore {
         let (count, hasher) = (AtomicUsize::new(0), RandomState::new());
         let (clock, secret) = (MemoryClock::new(), Mutex::default());
         Self { shared: Arc::new(Shared { shards, hasher, count, capacity, clock, secret }) }
+    }
+
+    /// How many records there are.
+    pub fn size(&self) -> StoreSize {
+        StoreSize { records: Some(self.shared.count.load(Ordering::Relaxed) as u64), bytes: None }
     }
 
     /// The clock by which this store decides; tests can move it.

@@ -10,14 +10,15 @@ use metrics::{Key, Level, Metadata, counter, with_recorder};
 static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// What claims come to.
-const CLAIMS: [&str; 7] = ["granted", "done", "running", "held", "mismatch", "late", "unavailable"];
+const CLAIMS: [&str; 8] =
+    ["granted", "done", "running", "held", "mismatch", "late", "unavailable", "refused"];
 /// What settling an attempt comes to.
 const SETTLEMENTS: [&str; 7] =
     ["recorded", "released", "abandoned", "held", "superseded", "pending", "refused"];
 
 /// The metrics of one engine. Their keys are made once: to make one costs more than to count.
 pub(crate) struct Meter {
-    claims: Answers<7>,
+    claims: Answers<8>,
     claim_seconds: Key,
     settlements: Answers<7>,
     settle_seconds: Key,

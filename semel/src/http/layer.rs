@@ -19,7 +19,7 @@ use super::service::Idempotency;
 use super::verdict::Verdict;
 use crate::error::StoreError;
 use crate::key::{KeyError, Scope};
-use crate::once::Once;
+use crate::once::{Ceiling, Once, StoreHealth};
 use crate::policy::{Policy, PolicyError};
 use crate::store::Store;
 
@@ -106,6 +106,38 @@ impl IdempotencyLayer {
     /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
     pub fn try_with_policy(self, policy: Policy) -> Result<Self, PolicyError> {
         Ok(Self { once: self.once.try_with_policy(policy)?, ..self })
+    }
+
+    /// The same layer with another limit of attempts that run at a time; see [`Once::with_max_attempts`]. Clones made
+    /// afterwards count together with this one, whatever their other options are.
+    #[must_use]
+    pub fn with_max_attempts(self, limit: usize) -> Self {
+        Self { once: self.once.with_max_attempts(limit), ..self }
+    }
+
+    /// The same layer with a limit of unsettled keys of one caller, which is the scope of its keys; see
+    /// [`Once::with_max_unsettled_per_caller`].
+    #[must_use]
+    pub fn with_max_unsettled_per_caller(self, limit: u32) -> Self {
+        Self { once: self.once.with_max_unsettled_per_caller(limit), ..self }
+    }
+
+    /// The same layer with a limit of new keys that one caller may use within this time; see
+    /// [`Once::with_max_new_per_caller`].
+    #[must_use]
+    pub fn with_max_new_per_caller(self, limit: u32, within: Duration) -> Self {
+        Self { once: self.once.with_max_new_per_caller(limit, within), ..self }
+    }
+
+    /// The same layer with a ceiling for what the store keeps; see [`Once::with_ceiling`].
+    #[must_use]
+    pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
+        Self { once: self.once.with_ceiling(ceiling), ..self }
+    }
+
+    /// How the writes of this layer and its clones have fared lately; see [`Once::store_health`].
+    pub fn store_health(&self) -> StoreHealth {
+        self.once.store_health()
     }
 
     /// Whether requests by POST and PATCH must have a key; if so, they are refused without one. They need not, unless

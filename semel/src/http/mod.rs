@@ -108,6 +108,9 @@
 //! | 500 | `scope_unknown` | the application did not say whose key it is |
 //! | 502 | `upstream_broke_off` | the answer broke off, where [answers have to be whole](IdempotencyLayer::with_whole_responses) |
 //! | 503 | `store_unavailable` | the store does not answer, and nothing ran |
+//! | 429 | `idempotency_quota_exceeded` | the caller has too many unsettled keys, or used too many new ones, and nothing ran |
+//! | 503 | `too_many_attempts` | as many attempts run as may run, and nothing ran |
+//! | 503 | `store_full` | the store keeps as much as it may, the key is new, and nothing ran |
 //! | 503 | `outcome_pending` | it was carried out, but that is not recorded yet; a repeat will tell |
 //!
 //! # The order of layers
@@ -123,6 +126,23 @@
 //! Spans move along. A nested router of axum takes the prefix off the path: turn on the feature `axum`, with which the whole path counts.
 //! The inner service gets its requests with [`ReadAhead`] bodies, which everything that is added by `Router::layer` takes; what takes only
 //! the bodies of axum, such as `from_fn` within one `ServiceBuilder`, needs a `map_request` in between.
+//!
+//! # Limits
+//!
+//! A handler goes on when its client goes away, and the place of that client is free again. So a limit on connections, or on
+//! requests, does not bound handlers; [`IdempotencyLayer::with_max_attempts`] does. With no attempt left, replays and refusals
+//! are still answered from what is recorded, and what would run is refused as `too_many_attempts`, with nothing claimed.
+//!
+//! A `ConcurrencyLimit` of tower belongs **outside** this layer, where it bounds the requests that are read and answered,
+//! replays and waiting repeats included: together with the largest body, it bounds memory. It gives its permit back when the
+//! client goes away, so it needs the limit of attempts beside it. **Inside** this layer it makes attempts wait for a permit with
+//! their key claimed and their lease running: repeats hear 409 for work that has not begun, and each waiting attempt is one
+//! more that a crash leaves held. A `LoadShed` inside answers such an attempt with an error, which holds its key although
+//! nothing happened.
+//!
+//! [`IdempotencyLayer::with_max_unsettled_per_caller`] and [`IdempotencyLayer::with_max_new_per_caller`] bound what one caller
+//! uses, and [`IdempotencyLayer::with_ceiling`] what the store keeps. All of them are counted in this process; none asks the
+//! store anything before a claim.
 //!
 //! # Shutting down
 //!

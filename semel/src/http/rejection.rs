@@ -20,6 +20,9 @@ use crate::time::Timestamp;
 /// How soon to come back when nothing better is known.
 const SOON: Duration = Duration::from_secs(1);
 
+/// How soon to come back when records have to expire first.
+const LATER: Duration = Duration::from_secs(30);
+
 /// Why a request was refused.
 ///
 /// It is in the extensions of the response, whatever that looks like, for layers further out.
@@ -77,10 +80,19 @@ pub enum Rejection {
         /// Whether it has cookies, one of which may identify the caller.
         has_cookies: bool,
     },
+    /// 503: too many attempts are running; nothing was claimed.
+    TooManyAttempts,
+    /// 503: the store keeps as much as it may, and the key is new; nothing was claimed.
+    StoreFull,
+    /// 429: the caller has used up its quota of keys; nothing was claimed.
+    QuotaExceeded {
+        /// When there may be room again.
+        retry_after: Duration,
+    },
 }
 
 /// What does not depend on the request: status, code, title.
-pub(super) const PROBLEMS: [(StatusCode, &str, &str); 16] = [
+pub(super) const PROBLEMS: [(StatusCode, &str, &str); 19] = [
     (StatusCode::BAD_REQUEST, "idempotency_key_missing", "An idempotency key is required"),
     (StatusCode::BAD_REQUEST, "idempotency_key_invalid", "The idempotency key is not valid"),
     (StatusCode::BAD_REQUEST, "request_unreadable", "The request could not be read"),
@@ -113,6 +125,13 @@ pub(super) const PROBLEMS: [(StatusCode, &str, &str); 16] = [
         "idempotency_scope_missing",
         "The request does not say whose idempotency key it has",
     ),
+    (StatusCode::SERVICE_UNAVAILABLE, "too_many_attempts", "Too many requests are being processed"),
+    (StatusCode::SERVICE_UNAVAILABLE, "store_full", "No new idempotency keys are accepted now"),
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        "idempotency_quota_exceeded",
+        "The caller has used up its quota of idempotency keys",
+    ),
 ];
 
 impl Rejection {
@@ -134,6 +153,9 @@ impl Rejection {
             Self::ScopeUnknown => 13,
             Self::AnswerBrokeOff { .. } => 14,
             Self::ScopeMissing { .. } => 15,
+            Self::TooManyAttempts => 16,
+            Self::StoreFull => 17,
+            Self::QuotaExceeded { .. } => 18,
         }]
     }
 
@@ -217,6 +239,17 @@ impl Rejection {
                 );
             }
             Self::ScopeUnknown => "The service did not say who is asking. This request did nothing.",
+            Self::TooManyAttempts => {
+                "Too many requests are being processed. This request did nothing; send it again with the same key later."
+            }
+            Self::StoreFull => {
+                "The store of outcomes is full, so no new key is accepted. This request did nothing; send it again with \
+                 the same key later."
+            }
+            Self::QuotaExceeded { .. } => {
+                "Too many keys of this caller are new or not settled. This request did nothing; send it again with the \
+                 same key later."
+            }
         };
         fixed.to_owned()
     }
@@ -237,7 +270,9 @@ impl Rejection {
     /// When to come back, if that helps.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::KeyPending { retry_after, .. } => Some(*retry_after),
+            Self::KeyPending { retry_after, .. } | Self::QuotaExceeded { retry_after } => Some(*retry_after),
+            Self::StoreFull => Some(LATER),
+            Self::TooManyAttempts => Some(SOON),
             Self::StoreUnavailable | Self::OutcomePending | Self::RequestTimeout => Some(SOON),
             Self::HandlerFailed { held: false } | Self::AnswerBrokeOff { held: false } => Some(SOON),
             _ => None,
@@ -282,6 +317,9 @@ impl Rejection {
             RunError::Held(held) => Self::OutcomeUnknown(*held),
             RunError::Mismatch(with) => Self::KeyReused { since: with.since },
             RunError::Unavailable(_) => Self::StoreUnavailable,
+            RunError::TooManyAttempts => Self::TooManyAttempts,
+            RunError::StoreFull => Self::StoreFull,
+            RunError::QuotaExceeded { retry_after } => Self::QuotaExceeded { retry_after: *retry_after },
             RunError::OutcomePending(_) | RunError::Interrupted => Self::OutcomePending,
             RunError::Unrecorded(_) => Self::OutcomeUnrecorded,
             RunError::CompletionMissing => Self::CompletionMissing,
@@ -365,6 +403,9 @@ mod tests {
             Rejection::ScopeUnknown,
             Rejection::AnswerBrokeOff { held: true },
             Rejection::ScopeMissing { expected: "authorization".to_owned(), has_cookies: false },
+            Rejection::TooManyAttempts,
+            Rejection::StoreFull,
+            Rejection::QuotaExceeded { retry_after: Duration::from_secs(3) },
         ]
     }
 

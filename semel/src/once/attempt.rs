@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::admission::Permit;
 use super::claim::Copies;
 use super::error::{Failure, RunError};
 use super::patience::{Patience, call};
@@ -28,18 +29,20 @@ impl Once {
         intent: &Intent,
         copies: &Copies,
         work: Work,
+        permit: Permit,
     ) -> JoinHandle<Result<Ran<Outcome>, RunError>> {
         let (once, intent, copies) = (self.clone(), intent.clone(), *copies);
-        self.engine.tasks.spawn(async move { once.attempt(&mut lease, &intent, &copies, work).await })
+        self.engine.tasks.spawn(async move { once.attempt(&mut lease, &intent, &copies, work, permit).await })
     }
 
-    /// Runs the work and settles it.
+    /// Runs the work and settles it. The permit is held until the work is over; settling needs none.
     pub(super) async fn attempt(
         &self,
         lease: &mut Lease,
         intent: &Intent,
         copies: &Copies,
         work: Work,
+        permit: Permit,
     ) -> Result<Ran<Outcome>, RunError> {
         let length = || self.engine.policy.terms().lease();
         let is_late = |heard: Instant| heard.elapsed() > length() / 3;
@@ -59,6 +62,7 @@ impl Once {
             return *ended;
         }
         let result = self.work(lease.clone(), work).await;
+        drop(permit);
         if result.is_ok() && self.engine.policy.after_crash() == AfterCrash::Transactional {
             return Box::pin(self.settle_recorded(lease, intent, copies, &mut renewal)).await;
         }
@@ -84,6 +88,7 @@ impl Once {
         match self.confirm(lease).await {
             Ok(Some(confirmed)) => Ok(confirmed),
             Ok(None) => {
+                self.engine.admission.ended(lease.key(), true);
                 self.void_later(lease.key(), copies);
                 Err(Box::new(self.winner(lease, intent).await))
             }

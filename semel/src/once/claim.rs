@@ -16,7 +16,15 @@ use crate::fault;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::lease::Token;
+use crate::policy::Policy;
+use crate::terms::Terms;
 use crate::time::Timestamp;
+
+/// A released record outlasts every copy of its claim, with a margin for the store's clock as it is known here.
+const _: () = assert!(
+    Policy::MAX_PATIENCE.as_secs() + CALL_LIMIT.as_secs() + 30 <= Terms::RELEASED_RETENTION.as_secs(),
+    "a claim could arrive after the record of its release is gone"
+);
 
 /// The copies of one claim that were sent.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +35,13 @@ pub(super) struct Copies {
     pub(super) sent: Instant,
     /// Whether one was not answered, so that it may still be on its way.
     astray: bool,
+}
+
+impl Copies {
+    /// Of a claim that was never sent.
+    pub(super) fn none(ask: &Ask) -> Self {
+        Self { token: ask.token, not_after: ask.not_after, sent: Instant::now(), astray: false }
+    }
 }
 
 impl Once {
@@ -44,6 +59,11 @@ impl Once {
             Ok((claim, _)) => claim.word(),
             Err(_) => "unavailable",
         };
+        match &answer {
+            Ok((Claim::Granted(_), _)) => self.engine.health.written(),
+            Ok(_) => {}
+            Err(_) => self.engine.health.failed(),
+        }
         self.engine.meter.claim(word, asked.elapsed());
         answer
     }
@@ -99,7 +119,7 @@ impl Once {
     }
 
     /// The store's clock, asked until it answers or the patience is over.
-    async fn find_now(&self, patience: &mut Patience<'_>) -> Result<Timestamp, RunError> {
+    pub(super) async fn find_now(&self, patience: &mut Patience<'_>) -> Result<Timestamp, RunError> {
         loop {
             match call(self.engine.store.now()).await {
                 Ok(now) => return Ok(now),

@@ -112,6 +112,18 @@ pub enum RunError {
     /// The store did not answer, and nothing ran.
     #[error("the key could not be claimed")]
     Unavailable(#[source] StoreError),
+    /// As many attempts run as [`Once::with_max_attempts`](crate::Once::with_max_attempts) allows. Nothing was claimed.
+    #[error("too many attempts are running")]
+    TooManyAttempts,
+    /// The store has reached its [`Ceiling`](crate::Ceiling), and the key is new. Nothing was claimed.
+    #[error("the store keeps as much as it may")]
+    StoreFull,
+    /// The caller has too many unsettled keys, or has used too many new ones. Nothing was claimed.
+    #[error("the caller has used up its quota of keys")]
+    QuotaExceeded {
+        /// When there may be room again.
+        retry_after: Duration,
+    },
     /// The work is done, but it is not known to be recorded yet. The engine goes on trying; ask again later.
     #[error("the outcome is not recorded yet")]
     OutcomePending(#[source] StoreError),

@@ -1,7 +1,9 @@
 //! The engine: claim, run, settle.
 
 mod carry;
+mod admission;
 mod claim;
+mod look;
 mod attempt;
 mod renew;
 mod settle;
@@ -9,12 +11,14 @@ mod voids;
 mod wait;
 mod reconcile;
 mod patience;
+mod health;
 mod error;
 #[cfg(semel_faults)]
 mod mistake;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -39,12 +43,17 @@ use crate::record::Owner;
 use crate::store::Store;
 use crate::terms::AfterCrash;
 
+use self::admission::{Admission, Admitted, Refused};
 use self::carry::Carried;
+use self::health::Health;
+use self::look::Answered;
 use self::renew::Alive;
 use self::voids::Voids;
 use self::wait::{Waiter, Waiters};
 
+pub use self::admission::Ceiling;
 pub use self::error::{Failure, RunError};
+pub use self::health::StoreHealth;
 pub use self::reconcile::{Reconcile, Reconciled};
 
 /// How often a reconcile hook is asked in one run; each time, another attempt was lost meanwhile.
@@ -110,6 +119,8 @@ struct Engine {
     waiters: Arc<Waiters>,
     alive: Arc<Alive>,
     voids: Arc<Voids>,
+    admission: Admission,
+    health: Arc<Health>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     /// Repeats wait no more. It comes with the shutdown, or before.
@@ -127,6 +138,9 @@ pub struct Ran<T> {
 }
 
 impl Once {
+    /// How many attempts run at a time unless set.
+    pub const DEFAULT_MAX_ATTEMPTS: usize = 10_000;
+
     /// An engine over a store, with [`Policy::hold`].
     pub fn new(store: impl Store) -> Self {
         let shutdown = CancellationToken::new();
@@ -139,6 +153,8 @@ impl Once {
             waiters: Arc::default(),
             alive: Arc::default(),
             voids: Arc::default(),
+            admission: Admission::default(),
+            health: Arc::default(),
             tasks: TaskTracker::new(),
             waits_end: shutdown.child_token(),
             shutdown,
@@ -189,6 +205,48 @@ impl Once {
     #[must_use]
     pub fn with_reconcile(self, reconcile: impl Reconcile) -> Self {
         self.with(|engine| engine.reconcile = Some(Arc::new(reconcile)))
+    }
+
+    /// The same engine with another limit of attempts that run at a time; [`Once::DEFAULT_MAX_ATTEMPTS`] unless set.
+    ///
+    /// An attempt goes on when its caller goes away, so a limit on callers does not bound attempts. With none left, the store
+    /// is only asked what is recorded: repeats of what is done, running or held are answered as usual, and what would run is
+    /// refused as [`RunError::TooManyAttempts`], with nothing claimed. A takeover and a reconcile hook count as well. A repeat
+    /// that waits does not, nor does an attempt whose work is over. Clones made afterwards count together with this one.
+    #[must_use]
+    pub fn with_max_attempts(self, limit: usize) -> Self {
+        self.with(|engine| engine.admission.set_max_attempts(limit))
+    }
+
+    /// The same engine with a limit of unsettled keys of one caller, which is the realm and the principal of its keys; none
+    /// unless set. Beyond, what would run is refused as [`RunError::QuotaExceeded`].
+    ///
+    /// It is counted in this process: attempts that run or are not settled yet, and, for half an hour to an hour, keys that
+    /// were left held. At most 65,536 callers are kept in mind. Clones made afterwards count together with this one.
+    #[must_use]
+    pub fn with_max_unsettled_per_caller(self, limit: u32) -> Self {
+        self.with(|engine| engine.admission.set_max_unsettled(limit))
+    }
+
+    /// The same engine with a limit of new keys that one caller may use within this time; none unless set. Beyond, a key
+    /// without a record is refused as [`RunError::QuotaExceeded`], which says when there is room for the next one.
+    ///
+    /// It is counted as [`Once::with_max_unsettled_per_caller`] is.
+    #[must_use]
+    pub fn with_max_new_per_caller(self, limit: u32, within: Duration) -> Self {
+        self.with(|engine| engine.admission.set_max_new(limit, within))
+    }
+
+    /// The same engine with a ceiling for what the store keeps. While it is reached, a key without a record is refused as
+    /// [`RunError::StoreFull`].
+    #[must_use]
+    pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
+        self.with(|engine| engine.admission.set_ceiling(ceiling))
+    }
+
+    /// How the writes of this engine and its clones have fared lately, to judge by whether it is ready for requests.
+    pub fn store_health(&self) -> StoreHealth {
+        self.engine.health.now()
     }
 
     fn with(mut self, change: impl FnOnce(&mut Engine)) -> Self {
@@ -310,8 +368,10 @@ impl Once {
         let mut found_out = None;
         let mut reconciles_left = MAX_RECONCILES;
         let mut waiter: Option<Box<Waiter>> = None;
+        let mut kept: Option<Admitted> = None;
         loop {
-            let (mut claim, copies) = self.ask(key, intent, takeover).await?;
+            let Answered { mut claim, copies, right } =
+                self.ask_within_limits(key, intent, takeover, kept.take()).await?;
             if !self.goes_on(&claim, key)
                 && let Some(waiter) = waiter.take()
             {
@@ -319,6 +379,7 @@ impl Once {
             }
             match &mut claim {
                 Claim::Granted(lease) => {
+                    let permit = right.map_err(Refused::error)?.granted(lease);
                     drop(waiter);
                     fault::reach("granted");
                     #[cfg(semel_faults)]
@@ -328,10 +389,11 @@ impl Once {
                     }
                     return match place {
                         #[cfg(feature = "http")]
-                        Place::Here => self.attempt(lease, intent, &copies, work).await,
-                        Place::OwnTask => {
-                            self.start(lease.clone(), intent, &copies, work).await.unwrap_or_else(interrupted)
-                        }
+                        Place::Here => self.attempt(lease, intent, &copies, work, permit).await,
+                        Place::OwnTask => self
+                            .start(lease.clone(), intent, &copies, work, permit)
+                            .await
+                            .unwrap_or_else(interrupted),
                     };
                 }
                 Claim::Done(done) => return Ok(Ran { value: done.outcome.clone(), replayed: true }),
@@ -341,6 +403,7 @@ impl Once {
                     return Err(RunError::Unavailable(late));
                 }
                 &mut Claim::Running { since, left } => {
+                    drop(right);
                     Box::pin(self.wait(key, until, caller, &mut waiter))
                         .await
                         .map_err(|_| RunError::Pending { since, retry_after: left })?;
@@ -349,6 +412,7 @@ impl Once {
                 }
                 // Its renewals do not get through, but it lives, so it is not lost.
                 &mut Claim::Held(held) if self.engine.alive.has(key, held.fence) => {
+                    drop(right);
                     let retry_after = self.engine.policy.terms().lease();
                     Box::pin(self.wait(key, until, caller, &mut waiter))
                         .await
@@ -356,6 +420,12 @@ impl Once {
                     (takeover, found_out) = (self.engine.policy.takeover(), None);
                 }
                 &mut Claim::Held(held) => {
+                    // A hook is work, too.
+                    kept = match right {
+                        Ok(admitted) => Some(admitted),
+                        Err(refused) if self.engine.reconcile.is_some() => return Err(refused.error()),
+                        Err(_) => None,
+                    };
                     let known = if reconciles_left > 0 {
                         Box::pin(self.find_out(key, intent, held)).await
                     } else {

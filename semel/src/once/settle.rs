@@ -96,6 +96,7 @@ impl Once {
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
+                self.engine.health.failed();
                 self.settle_later(lease, copies, renewal.take(), ending);
                 return Err(unsettled(result, RunError::OutcomePending(error)));
             }
@@ -139,6 +140,7 @@ impl Once {
             match once.write(&lease, &ending, &mut patience).await {
                 Ok(ack) => once.settled(&lease, &copies, ending.holds_key(ack)),
                 Err(error) => {
+                    once.engine.admission.ended(lease.key(), false);
                     tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
                 }
             }
@@ -173,6 +175,8 @@ impl Once {
     /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
     /// taken back. Not those of a key that stays held: a void would release it.
     fn settled(&self, lease: &Lease, copies: &Copies, stays_held: bool) {
+        self.engine.health.written();
+        self.engine.admission.ended(lease.key(), !stays_held);
         self.engine.waiters.wake(lease.key());
         if !stays_held {
             self.void_later(lease.key(), copies);

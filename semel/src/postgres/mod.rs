@@ -42,6 +42,7 @@ use crate::key::Key;
 
 use crate::question::{Item, Question};
 use crate::record::Record;
+use crate::size::StoreSize;
 use crate::store::Prune;
 use crate::time::Timestamp;
 use committer::{Answer, Committer};
@@ -151,6 +152,15 @@ impl PostgresStore {
     /// Unavailable if the server does not answer, refused if it is a standby.
     pub async fn wal_position(&self) -> Result<u64, StoreError> {
         self.shared.operator.wal_position().await
+    }
+
+    /// How much room the records take up, and about how many there are, without reading the table. The room includes the
+    /// indexes and the space that pruned records leave to new ones: it does not shrink by pruning.
+    ///
+    /// # Errors
+    /// Unavailable if the server does not answer.
+    pub async fn size(&self) -> Result<StoreSize, StoreError> {
+        self.shared.operator.size().await
     }
 
     /// Answers what is queued, takes nothing more, and closes the connections.

@@ -16,6 +16,7 @@ use crate::error::StoreError;
 use crate::id::Id;
 use crate::inspect::{Page, Query, Stats};
 use crate::record::Phase;
+use crate::size::StoreSize;
 use crate::time::Timestamp;
 
 /// How often the secret is looked for: another process may write one in between.
@@ -51,6 +52,15 @@ impl Operator {
         let question = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";
         let told = async { session.client.query_one(question, &[]).await.map_err(errors::of_question) };
         Ok(self.side.in_time(&session, told).await?.get::<_, i64>(0).unsigned_abs())
+    }
+
+    pub(super) async fn size(&self) -> Result<StoreSize, StoreError> {
+        let session = self.side.session().await?;
+        let statement = self.side.statement(include_str!("sql/size.sql"));
+        let told = async { session.client.query_one(&statement, &[]).await.map_err(errors::of_question) };
+        let told = self.side.in_time(&session, told).await?;
+        let number = |at: usize| Some(told.get::<_, i64>(at).unsigned_abs());
+        Ok(StoreSize { bytes: number(0), records: number(1) })
     }
 
     pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {

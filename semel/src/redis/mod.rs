@@ -9,6 +9,7 @@ mod scripts;
 mod stored;
 mod name;
 mod scan;
+mod size;
 mod hot;
 mod errors;
 

@@ -38,6 +38,7 @@ use crate::key::Key;
 use crate::migration::MigrationStatus;
 use crate::question::{Item, Question};
 use crate::record::Record;
+use crate::size::StoreSize;
 use crate::store::Prune;
 use crate::time::Timestamp;
 use batch::Answer;
@@ -132,6 +133,16 @@ impl SqliteStore {
     /// The whole schema as a script for the shell of SQLite, for those who run their own migrations.
     pub fn print_migrations(&self) -> String {
         migrate::print()
+    }
+
+    /// How many bytes of the file are in use, without those that pruned records have left to new ones. What others keep in
+    /// the file counts as well; the write-ahead log does not. The number of records is not known without counting them.
+    ///
+    /// # Errors
+    /// Unavailable if the file cannot be read.
+    pub async fn size(&self) -> Result<StoreSize, StoreError> {
+        let bytes = self.shared.side.run(operator::used_bytes).await?;
+        Ok(StoreSize { bytes: Some(bytes), records: None })
     }
 
     /// Answers what is queued, takes nothing more, and closes the connections. Whoever closes the last connection of all

@@ -114,6 +114,16 @@ pub(super) fn count(session: &Session) -> Result<Stats, Fault> {
     count.map_err(|e| session.fault(e))
 }
 
+/// How many bytes of the file are in use.
+pub(super) fn used_bytes(session: &Session) -> Result<u64, Fault> {
+    let view = session.begin_fitting(TransactionBehavior::Deferred)?;
+    let number = |pragma: &str| {
+        view.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+    };
+    let used = || Ok((number("page_count")? - number("freelist_count")?) * number("page_size")?);
+    used().map_err(|e| session.fault(e))
+}
+
 /// Removes so many of the expired records at most, in one transaction, and says how many. With the last of them, their
 /// bytes leave the write-ahead log.
 pub(super) fn prune(session: &Session, prune: &Prune, limit: u64) -> Result<u64, Fault> {

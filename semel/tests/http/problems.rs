@@ -7,7 +7,7 @@ use axum::http::{Method, Response, StatusCode};
 use axum::routing::{any, post};
 use bytes::Bytes;
 use semel::http::{IdempotencyLayer, Rejection, Verdict};
-use semel::{MemoryStore, Policy, Scope};
+use semel::{Ceiling, MemoryStore, Policy, Scope};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -238,4 +238,48 @@ async fn a_problem_points_at_the_users_page() {
     let problem =
         server.request(Method::POST, "/charges").send().await.problem(400, "idempotency_key_missing");
     assert_eq!(problem["type"], "https://example.com/problems#idempotency_key_missing");
+}
+
+#[tokio::test]
+async fn with_no_attempt_left_what_would_run_is_503_and_nothing_is_claimed() {
+    let (gate, layer) = gated();
+    let (server, count) = counting(layer.clone()).await;
+    server.post("/charges", "done", "{}").send().await;
+    let claims = gate.calls("claim");
+    let (server, none) = counting(layer.with_max_attempts(0)).await;
+    let reply = server.post("/charges", "k", "{}").send().await;
+    reply.problem(503, "too_many_attempts");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    assert!(server.post("/charges", "done", "{}").send().await.is_replay());
+    assert_eq!((count.get(), none.get(), gate.calls("claim")), (1, 0, claims));
+}
+
+#[tokio::test]
+async fn a_caller_over_its_quota_is_429_and_others_are_not() {
+    let layer = layer().with_max_new_per_caller(1, Duration::from_secs(3_600));
+    let (server, count) = counting(layer).await;
+    let ask = async |caller: &str, key: &str| {
+        server.post("/charges", key, "{}").header("authorization", caller).send().await
+    };
+    assert_eq!(ask("Bearer ann", "a").await.status, 200);
+    let reply = ask("Bearer ann", "b").await;
+    reply.problem(429, "idempotency_quota_exceeded");
+    let seconds: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+    assert!((3_500..=3_600).contains(&seconds), "{seconds}");
+    assert!(ask("Bearer ann", "a").await.is_replay());
+    assert_eq!(ask("Bearer ben", "b").await.status, 200);
+    assert_eq!(count.get(), 2);
+}
+
+#[tokio::test]
+async fn a_new_key_under_a_ceiling_is_503_and_replays_go_on() {
+    let ceiling = Ceiling::new();
+    let (server, count) = counting(layer().with_ceiling(ceiling.clone())).await;
+    assert_eq!(server.post("/charges", "done", "{}").send().await.status, 200);
+    ceiling.set_reached(true);
+    let reply = server.post("/charges", "k", "{}").send().await;
+    reply.problem(503, "store_full");
+    assert_eq!(reply.header("retry-after"), Some("30"));
+    assert!(server.post("/charges", "done", "{}").send().await.is_replay());
+    assert_eq!(count.get(), 1);
 }

@@ -4,6 +4,7 @@ mod faults;
 #[path = "../support/gate.rs"]
 mod gate;
 mod leases;
+mod limits;
 mod runs;
 mod runtimes;
 #[path = "../support/mod.rs"]

@@ -9,7 +9,7 @@ use semel::{Inspect, Query};
 use tokio::time::timeout;
 
 use crate::place::{Place, ask, granted};
-use crate::until::LONG;
+use crate::until::{LONG, until};
 
 #[tokio::test]
 async fn pages_hold_each_record_once_while_others_are_added() {
@@ -82,4 +82,16 @@ async fn a_count_that_took_long_is_kept_for_longer() {
         }
     };
     timeout(LONG, recounted).await.expect("a kept count is not kept for good");
+}
+
+#[tokio::test]
+async fn the_size_is_known_without_reading_the_table() {
+    let place = Place::shared();
+    let store = place.store().await;
+    let bytes = async || store.size().await.unwrap().bytes.unwrap();
+    let empty = bytes().await;
+    join_all((0..500).map(async |n| granted(&store, &ask(&store, &format!("key-{n}")).await).await)).await;
+    assert!(bytes().await > empty);
+    // The server counts what its processes tell it now and then.
+    until("the records are counted", async || store.size().await.unwrap().records >= Some(500)).await;
 }

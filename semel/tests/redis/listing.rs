@@ -189,3 +189,15 @@ async fn a_cursor_of_another_store_is_refused() {
     let query = Query { after: Some(Cursor::new("ffff.0")), ..Query::default() };
     assert!(store.list(&query).await.unwrap().next.is_none());
 }
+
+#[tokio::test]
+async fn the_size_is_what_the_server_says() {
+    let server = Server::start("");
+    let store = server.place().store().await;
+    let before = store.size().await.unwrap();
+    assert!(before.records == Some(0) && before.bytes > Some(100_000), "{before:?}");
+    for number in 0..20 {
+        let _lease = granted(&store, &ask(&store, &format!("key-{number}")).await).await;
+    }
+    assert_eq!(store.size().await.unwrap().records, Some(20));
+}

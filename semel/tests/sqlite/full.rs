@@ -62,3 +62,20 @@ async fn of_a_batch_that_has_no_room_what_fails_is_not_applied() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_is_in_use_of_the_file_falls_when_records_are_pruned() {
+    let place = Place::new();
+    let store = place.store().await;
+    let used = async || store.size().await.unwrap().bytes.unwrap();
+    let empty = used().await;
+    for number in 0..20 {
+        let lease = granted(&store, &ask(&store, &format!("key-{number}")).await).await;
+        store.complete(&lease, &large()).await.unwrap().applied().unwrap();
+    }
+    let full = used().await;
+    assert!(full >= empty + 20 * 20_000, "{full} and {empty}");
+    place.client().execute("update semel_records set expires_at = 1", []).unwrap();
+    assert_eq!(store.prune(&Prune::default()).await.unwrap(), 20);
+    assert!(used().await < empty + 20_000, "{} and {empty}", used().await);
+}
