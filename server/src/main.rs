@@ -6,6 +6,7 @@ mod stores;
 mod cache;
 mod gateway;
 mod admin;
+mod readiness;
 mod demo;
 mod commands;
 mod output;

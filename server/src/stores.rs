@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use semel::{
     AfterCrash, Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, Policy, PostgresOptions,
-    PostgresStore, RedisOptions, RedisStore, SqliteOptions, SqliteStore, Store, StoreError, Tiered,
+    PostgresStore, RedisOptions, RedisStore, SqliteOptions, SqliteStore, Store, StoreError, StoreSize,
+    Tiered,
 };
 
 use crate::cache::LateRedis;
@@ -77,7 +78,7 @@ pub(crate) struct Opened {
 /// What stands behind it, for what is not a verb of every store.
 #[derive(Clone)]
 enum Kind {
-    Memory,
+    Memory(MemoryStore),
     Sqlite(SqliteStore),
     Postgres(PostgresStore),
     Redis(RedisStore),
@@ -136,7 +137,7 @@ impl Opened {
         match &self.kind {
             Kind::Sqlite(store) => store.migrate().await,
             Kind::Postgres(store) => store.migrate().await,
-            Kind::Memory | Kind::Redis(_) => Ok(0),
+            Kind::Memory(_) | Kind::Redis(_) => Ok(0),
         }
     }
 
@@ -148,7 +149,7 @@ impl Opened {
         match &self.kind {
             Kind::Sqlite(store) => store.migrate_down(to).await,
             Kind::Postgres(store) => store.migrate_down(to).await,
-            Kind::Memory | Kind::Redis(_) => Ok(0),
+            Kind::Memory(_) | Kind::Redis(_) => Ok(0),
         }
     }
 
@@ -160,7 +161,7 @@ impl Opened {
         match &self.kind {
             Kind::Sqlite(store) => store.migration_status().await.map(Some),
             Kind::Postgres(store) => store.migration_status().await.map(Some),
-            Kind::Memory | Kind::Redis(_) => Ok(None),
+            Kind::Memory(_) | Kind::Redis(_) => Ok(None),
         }
     }
 
@@ -186,7 +187,20 @@ impl Opened {
     pub(crate) async fn wal_position(&self) -> Result<Option<u64>, StoreError> {
         match &self.kind {
             Kind::Postgres(store) => store.wal_position().await.map(Some),
-            Kind::Memory | Kind::Sqlite(_) | Kind::Redis(_) => Ok(None),
+            Kind::Memory(_) | Kind::Sqlite(_) | Kind::Redis(_) => Ok(None),
+        }
+    }
+
+    /// How much the store keeps.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn size(&self) -> Result<StoreSize, StoreError> {
+        match &self.kind {
+            Kind::Memory(store) => Ok(store.size()),
+            Kind::Sqlite(store) => store.size().await,
+            Kind::Postgres(store) => store.size().await,
+            Kind::Redis(store) => store.size().await,
         }
     }
 
@@ -198,7 +212,7 @@ impl Opened {
     /// Answers what is queued, and closes.
     pub(crate) async fn close(&self) {
         match &self.kind {
-            Kind::Memory => {}
+            Kind::Memory(_) => {}
             Kind::Sqlite(store) => store.close().await,
             Kind::Postgres(store) => store.close().await,
             Kind::Redis(store) => store.close().await,
@@ -209,7 +223,7 @@ impl Opened {
 impl Kind {
     async fn open(url: &str) -> Result<Self> {
         Ok(match scheme(url) {
-            "memory" => Self::Memory,
+            "memory" => Self::Memory(MemoryStore::new()),
             "sqlite" => Self::Sqlite(SqliteStore::open(sqlite_file(url).context("it names no file")?).await?),
             "postgres" | "postgresql" => Self::Postgres(PostgresStore::connect(url).await?),
             scheme if scheme.starts_with("redis") => Self::Redis(RedisStore::connect(url).await?),
@@ -219,7 +233,7 @@ impl Kind {
 
     fn store(&self) -> Arc<dyn Inspect> {
         match self {
-            Self::Memory => Arc::new(MemoryStore::new()),
+            Self::Memory(store) => Arc::new(store.clone()),
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),
             Self::Redis(store) => Arc::new(store.clone()),

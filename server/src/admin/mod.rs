@@ -19,17 +19,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::time::{interval, sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{interval, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use guard::Guard;
 use visitors::Visitors;
 
-use crate::stores::Opened;
+use crate::readiness::Readiness;
 
-/// How long the store may take to answer before it counts as away.
-const PROBE: Duration = Duration::from_secs(2);
 /// How often what was measured is put in order; without it, memory grows.
 const UPKEEP: Duration = Duration::from_secs(5);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,32 +60,18 @@ pub(crate) fn record() -> Result<PrometheusHandle> {
 
 /// What can be asked about a gateway.
 pub(crate) struct Health {
-    store: Opened,
-    stopping: CancellationToken,
+    readiness: Readiness,
     config: Box<dyn Fn() -> Value + Send + Sync>,
     guard: Box<dyn Fn() -> Guard + Send + Sync>,
 }
 
 impl Health {
     pub(crate) fn new(
-        store: Opened,
-        stopping: CancellationToken,
+        readiness: Readiness,
         config: impl Fn() -> Value + Send + Sync + 'static,
         guard: impl Fn() -> Guard + Send + Sync + 'static,
     ) -> Self {
-        Self { store, stopping, config: Box::new(config), guard: Box::new(guard) }
-    }
-
-    /// Whether requests can be served, or why not.
-    async fn ready(&self) -> Result<(), String> {
-        if self.stopping.is_cancelled() {
-            return Err("stopping".to_owned());
-        }
-        match timeout(PROBE, self.store.probe()).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("the store did not answer within {PROBE:?}")),
-        }
+        Self { readiness, config: Box::new(config), guard: Box::new(guard) }
     }
 }
 
@@ -156,7 +139,7 @@ async fn answer<B>(
             return refused;
         }
         "/livez" => (StatusCode::OK, "text/plain", "alive\n".to_owned()),
-        "/readyz" => match health.ready().await {
+        "/readyz" => match health.readiness.check().await {
             Ok(()) => (StatusCode::OK, "text/plain", "ready\n".to_owned()),
             Err(_) if !is_trusted => {
                 (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "not ready\n".to_owned())

@@ -1,6 +1,7 @@
 //! What the gateway was told, checked and complete.
 
 mod settings;
+mod limits;
 mod units;
 mod words;
 mod jwt;
@@ -19,6 +20,7 @@ use semel::http::{Anonymous, may_record};
 use semel::{Policy, Scope};
 
 pub(crate) use jwt::{JwtConfig, KeysAt};
+pub(crate) use limits::{Limits, StoreLimit};
 pub(crate) use pattern::{Pattern, Spellings};
 pub(crate) use secrets::PrincipalSecrets;
 pub(crate) use settings::{LogFormat, Place, PolicyName, RouteSettings, Settings};
@@ -45,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) max_connections: usize,
+    pub(crate) limits: Limits,
     pub(crate) tls: Option<Tls>,
     pub(crate) upstream_ca: Option<PathBuf>,
     pub(crate) drain: Duration,
@@ -170,6 +173,7 @@ impl Config {
         scope_headers.dedup();
         let max_connections = settings.max_connections.unwrap_or(10_000);
         ensure!((1..=1_000_000).contains(&max_connections), "max-connections is not within 1 to 1000000");
+        let limits = Limits::new(&settings.limits, place.store_url())?;
         let span = |name: &str, set: Option<Span>, default: u64, shortest: u64| {
             let set = set.map_or(Duration::from_secs(default), |span| span.0);
             let longest = Duration::from_secs(86_400);
@@ -215,6 +219,7 @@ impl Config {
             header_timeout: span("header-timeout", settings.header_timeout, 30, 10)?,
             body_timeout: span("body-timeout", settings.body_timeout, 30, 10)?,
             max_connections,
+            limits,
             tls: match (settings.tls_cert, settings.tls_key) {
                 (Some(cert), Some(key)) => Some(Tls { cert, key }),
                 (None, None) => None,
@@ -426,6 +431,14 @@ mod tests {
             ("upstream = 'http://a'\nuncovered = 'maybe'", "unknown variant `maybe`"),
             ("upstream = 'http://a'\ncase = 'lower'", "unknown variant `lower`"),
             ("upstream = 'http://a'\nadmin-token-file = '/nowhere/token'", "could not read /nowhere/token"),
+            ("upstream = 'http://a'\nmax-attempts = 0", "max-attempts is not within 1 to 1000000"),
+            ("upstream = 'http://a'\nmax-store = '1000records'", "counts bytes in a SQLite store"),
+            (
+                "upstream = 'http://a'\nstore = 'memory:'\nmax-store = '1MiB'",
+                "counts records in a memory store",
+            ),
+            ("upstream = 'http://a'\nmax-new-per-caller = '5'", "`5` is not a rate"),
+            ("upstream = 'http://a'\nmax-unsettled-per-caller = 0", "would refuse every request"),
             ("upstream = 'http://a'\nheader-timeout = '0s'", "header-timeout of 0s is not within"),
         ] {
             assert!(refused(text).contains(says), "{text}: {}", refused(text));

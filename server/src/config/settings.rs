@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
+use super::limits::LimitSettings;
 use super::units::{Size, Span};
 use super::words::{Admin, AnonymousCallers, Scoping, Spelling, Uncovered, Underscores};
 
@@ -66,6 +67,9 @@ pub(crate) struct Settings {
     /// The most connections of clients at a time; more wait in the backlog [default: 10000]
     #[arg(long, env = "SEMEL_MAX_CONNECTIONS", value_name = "NUMBER")]
     pub(crate) max_connections: Option<usize>,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitSettings,
 
     /// What becomes of a request with a key that no route covers [default: refuse if there are routes, else pass]
     ///
@@ -302,6 +306,13 @@ keys!(Settings {
     routes = "route",
 });
 
+keys!(LimitSettings {
+    max_attempts = "max-attempts",
+    max_store = "max-store",
+    max_unsettled_per_caller = "max-unsettled-per-caller",
+    max_new_per_caller = "max-new-per-caller",
+});
+
 keys!(Place { store = "store", cache = "cache" });
 
 keys!(RouteSettings {
@@ -328,8 +339,9 @@ keys!(RouteSettings {
 impl Settings {
     /// These, and where they say nothing, those of the file.
     pub(crate) fn or(mut self, file: Self) -> Self {
-        let Self { place, route, .. } = &file;
+        let Self { place, route, limits, .. } = &file;
         self.place.fill(place.clone());
+        self.limits.fill(limits.clone());
         self.route.fill(route.clone());
         self.fill(file);
         self
@@ -357,7 +369,10 @@ trait Table: Default {
 
 impl Table for Settings {
     fn read_key<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
-        Ok(self.read(key, map)? || self.place.read(key, map)? || self.route.read(key, map)?)
+        Ok(self.read(key, map)?
+            || self.place.read(key, map)?
+            || self.limits.read(key, map)?
+            || self.route.read(key, map)?)
     }
 }
 

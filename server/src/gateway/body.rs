@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use semel::http::ReadAhead;
 
 use super::line::Exchange;
+use super::passing::Place;
 use super::patient::{Broken, Patient};
 
 /// What a client sends. Its trailers end here: what they add to the head was not there when the key was claimed.
@@ -111,6 +112,14 @@ impl Returned {
             exchange.end();
         }
         Self::Passed(Patient::new(body, Some(patience)), exchange)
+    }
+
+    /// Takes up this place until it has been passed on.
+    pub(super) fn holding(self, place: Place) -> Self {
+        match self {
+            Self::Passed(body, exchange) => Self::Passed(body.holding(place), exchange),
+            own @ Self::Own(_) => own,
+        }
     }
 }
 

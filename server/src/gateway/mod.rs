@@ -4,6 +4,8 @@
 //! [table], and is answered by the layer, with the [upstream] as the inner service. What has no key passes through.
 
 mod accept;
+mod ceiling;
+mod files;
 mod workers;
 mod stream;
 mod linger;
@@ -19,6 +21,7 @@ mod headers;
 mod tunnel;
 mod body;
 mod patient;
+mod passing;
 mod problem;
 mod state;
 mod tls;
@@ -30,16 +33,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use semel::http::{Anonymous, IdempotencyLayer};
-use semel::{Inspect, Once, Pruner, Pruning, continuously_prune};
+use semel::{Ceiling, Inspect, Once, Pruner, Pruning, continuously_prune};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Guard, Health};
 use crate::config::{Config, KeysAt, RouteConfig, Scoping, Settings};
 use crate::log;
+use crate::readiness::Readiness;
 use crate::stores::Opened;
 use state::State;
 
@@ -61,7 +66,7 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
         None => None,
     };
     let gateway = Gateway::start(config).await?;
-    let admin = admin.map(|listener| admin::serve(listener, gateway.health(), metrics)).transpose()?;
+    let admin = admin.map(|listener| admin::serve(listener, gateway.health()?, metrics)).transpose()?;
     while let Told::Reload = signals.next().await {
         gateway.reload(&flags);
     }
@@ -104,6 +109,7 @@ pub(crate) struct Gateway {
     layer: IdempotencyLayer,
     address: SocketAddr,
     pruner: Option<Pruner>,
+    _watch: Option<AbortOnDropHandle<()>>,
     connections: TaskTracker,
     stop: CancellationToken,
 }
@@ -114,6 +120,7 @@ impl Gateway {
     /// # Errors
     /// If either cannot be done.
     pub(crate) async fn start(config: Config) -> Result<Self> {
+        files::raise(&config);
         let listener = bind(config.listen).await?;
         let address = listener.local_addr()?;
         let store = Opened::open_before_cache(&config.place).await?;
@@ -122,17 +129,32 @@ impl Gateway {
         }
         store.probe().await.context("the store cannot be used")?;
         let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(address));
+        let limits = config.limits;
         let secrets = config.principal_secrets.all().iter().map(String::as_str);
-        let layer = IdempotencyLayer::over(once).with_principal_secrets(secrets);
+        let mut layer = IdempotencyLayer::over(once)
+            .with_principal_secrets(secrets)
+            .with_max_attempts(limits.max_attempts);
         layer.prepare().await.context("callers cannot be told apart by their credentials")?;
         tell_scopes(&config);
+        if let Some(limit) = limits.max_unsettled_per_caller {
+            layer = layer.with_max_unsettled_per_caller(limit);
+        }
+        if let Some(rate) = limits.max_new_per_caller {
+            layer = layer.with_max_new_per_caller(rate.count, rate.within);
+        }
+        let mut watch = None;
+        if let Some(limit) = limits.max_store {
+            let ceiling = Ceiling::new();
+            layer = layer.with_ceiling(ceiling.clone());
+            watch = Some(ceiling::watch(store.clone(), limit, ceiling));
+        }
         let pruner = config.prune.then(|| continuously_prune(Arc::clone(&store.store), Pruning::default()));
         let state = Arc::new(State::new(config, layer.clone())?);
         state.read_keys().await;
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         connections.spawn(accept::accept(listener, Arc::clone(&state), connections.clone(), stop.clone()));
         tracing::info!("listening on {address}");
-        Ok(Self { state, store, layer, address, pruner, connections, stop })
+        Ok(Self { state, store, layer, address, pruner, _watch: watch, connections, stop })
     }
 
     /// Where it listens.
@@ -146,13 +168,17 @@ impl Gateway {
     }
 
     /// What can be asked about it from outside.
-    fn health(&self) -> Health {
-        let (shown, guarded, stop) = (Arc::clone(&self.state), Arc::clone(&self.state), self.stop.clone());
+    ///
+    /// # Errors
+    /// If the record that is written to see whether that works cannot be named.
+    fn health(&self) -> Result<Health> {
+        let (shown, guarded) = (Arc::clone(&self.state), Arc::clone(&self.state));
         let guard = move || {
             let current = guarded.current();
             Guard { hosts: current.config.admin_hosts.clone(), token: current.config.admin_token.clone() }
         };
-        Health::new(self.store.clone(), stop, move || shown.current().config.shown(), guard)
+        let readiness = Readiness::new(self.store.clone(), self.layer.clone(), self.stop.clone())?;
+        Ok(Health::new(readiness, move || shown.current().config.shown(), guard))
     }
 
     /// Reads the configuration anew; one that cannot be used leaves the old one in force.

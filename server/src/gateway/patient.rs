@@ -11,6 +11,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 
+use super::passing::Place;
+
 /// A body, as long as it goes on: one of which nothing comes for too long has broken.
 #[derive(Debug)]
 pub(super) struct Patient {
@@ -18,12 +20,19 @@ pub(super) struct Patient {
     patience: Option<Duration>,
     /// Runs while nothing comes.
     idle: Option<Pin<Box<Sleep>>>,
+    /// Taken up until this is dropped.
+    _place: Option<Place>,
 }
 
 impl Patient {
     /// Without a limit if there is no patience.
     pub(super) fn new(body: Incoming, patience: Option<Duration>) -> Self {
-        Self { body, patience, idle: None }
+        Self { body, patience, idle: None, _place: None }
+    }
+
+    /// Takes up this place for as long as it is there.
+    pub(super) fn holding(self, place: Place) -> Self {
+        Self { _place: Some(place), ..self }
     }
 }
 

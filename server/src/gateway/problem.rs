@@ -1,7 +1,7 @@
 //! What the gateway itself refuses, as problem details (RFC 9457).
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -89,6 +89,12 @@ impl Problem {
         "Its framing is neither one length nor chunks. Send the same request later with the same key to learn its outcome. A new key, or \
          none, could make it happen twice.",
     );
+    pub(super) const BUSY: Self = Self::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "gateway_busy",
+        "The gateway passes on as many requests as it may; nothing was sent",
+        "This request did nothing. Send it again later.",
+    );
     pub(super) const TIMED_OUT: Self = Self::new(
         StatusCode::GATEWAY_TIMEOUT,
         "upstream_timeout",
@@ -149,6 +155,13 @@ impl Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response.extensions_mut().insert(Own);
+        response
+    }
+
+    /// The same, for a client that should come back soon.
+    pub(super) fn for_now(self) -> Response<Returned> {
+        let mut response = self.response(None);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         response
     }
 

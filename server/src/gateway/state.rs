@@ -9,6 +9,7 @@ use tokio_rustls::TlsAcceptor;
 use super::jwt::KeySources;
 use super::linger::Places;
 use super::meter::Meter;
+use super::passing::Passing;
 use super::table::Table;
 use super::workers::Workers;
 use super::{check_keys, tls, upstream};
@@ -19,6 +20,7 @@ pub(super) struct State {
     current: RwLock<Arc<Current>>,
     layer: IdempotencyLayer,
     keys: KeySources,
+    passing: Passing,
     pub(super) workers: Workers,
     pub(super) meter: Meter,
     pub(super) lingering: Places,
@@ -38,8 +40,9 @@ impl State {
     pub(super) fn new(config: Config, layer: IdempotencyLayer) -> Result<Self> {
         let workers = Workers::start()?;
         let keys = KeySources::default();
-        let current = RwLock::new(Arc::new(Current::new(config, &layer, &keys, &workers)?));
-        Ok(Self { current, layer, keys, workers, meter: Meter::new(), lingering: Places::default() })
+        let passing = Passing::new(config.max_connections);
+        let current = RwLock::new(Arc::new(Current::new(config, &layer, &keys, &workers, &passing)?));
+        Ok(Self { current, layer, keys, passing, workers, meter: Meter::new(), lingering: Places::default() })
     }
 
     /// What is in force now.
@@ -66,6 +69,7 @@ impl State {
                 place,
                 realm,
                 max_connections,
+                limits,
                 migrate,
                 prune,
                 log_format,
@@ -82,6 +86,10 @@ impl State {
                 ("migrate", format!("{migrate:?}")),
                 ("prune", prune.to_string()),
                 ("max-connections", max_connections.to_string()),
+                ("max-attempts", limits.max_attempts.to_string()),
+                ("max-store", format!("{:?}", limits.max_store)),
+                ("max-unsettled-per-caller", format!("{:?}", limits.max_unsettled_per_caller)),
+                ("max-new-per-caller", format!("{:?}", limits.max_new_per_caller)),
                 ("log-format", format!("{log_format:?}")),
                 ("principal-secret-file", format!("{:?}", principal_secrets.file())),
             ]
@@ -89,18 +97,24 @@ impl State {
         for ((name, before), (_, after)) in fixed(&old.config).into_iter().zip(fixed(&config)) {
             ensure!(before == after, "{name} cannot change without a restart");
         }
-        let current = Arc::new(Current::new(config, &self.layer, &self.keys, &self.workers)?);
+        let current = Arc::new(Current::new(config, &self.layer, &self.keys, &self.workers, &self.passing)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(())
     }
 }
 
 impl Current {
-    fn new(config: Config, layer: &IdempotencyLayer, keys: &KeySources, workers: &Workers) -> Result<Self> {
+    fn new(
+        config: Config,
+        layer: &IdempotencyLayer,
+        keys: &KeySources,
+        workers: &Workers,
+        passing: &Passing,
+    ) -> Result<Self> {
         check_keys(&config)?;
         let trust = tls::client(config.upstream_ca.as_deref())?;
         let keys = |jwt: &JwtConfig| keys.of(jwt, &trust);
-        let table = |_| Table::new(&config, layer, &keys, &upstream::client(trust.clone()));
+        let table = |_| Table::new(&config, layer, &keys, &upstream::client(trust.clone()), passing);
         let tables = workers.handles().iter().map(table).collect::<Result<_>>()?;
         let tls = config.tls.as_ref().map(tls::server).transpose()?;
         Ok(Self { config, tables, tls })

@@ -12,6 +12,7 @@ use tower_layer::Layer;
 
 use super::caller::{self, Callers};
 use super::jwt::{KeySource, Verifier};
+use super::passing::Passing;
 use super::problem::Problem;
 use super::upstream::{Client, Upstream};
 use crate::config::{Config, JwtConfig, Pattern, RouteConfig, Scoping, Spellings};
@@ -52,10 +53,11 @@ impl Table {
         layer: &IdempotencyLayer,
         keys: &dyn Fn(&JwtConfig) -> Arc<KeySource>,
         client: &Client,
+        passing: &Passing,
     ) -> anyhow::Result<Self> {
         let cover = |pattern: &Pattern, route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
             let Some(origin) = route.upstream.clone() else { return Ok(None) };
-            let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout);
+            let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout, passing.clone());
             let layer = layer_of(config, pattern, route, layer)?;
             let mut published = layer.published();
             if let Some(problems) = published["problems"].as_array_mut() {

@@ -25,6 +25,7 @@ use tower_service::Service;
 use super::body::{Moved, Outbound, Returned};
 use super::headers;
 use super::line::{Doubts, Exchanges, Lines, Unsent};
+use super::passing::Passing;
 use super::patient::Broken;
 use super::problem::Problem;
 use crate::config::Origin;
@@ -87,13 +88,14 @@ struct Shared {
     client: Client,
     origin: Origin,
     patience: Duration,
+    passing: Passing,
     seconds: Histogram,
 }
 
 impl Upstream {
-    pub(super) fn new(client: Client, origin: Origin, patience: Duration) -> Self {
+    pub(super) fn new(client: Client, origin: Origin, patience: Duration, passing: Passing) -> Self {
         let seconds = metrics::histogram!("semel_gateway_upstream_seconds");
-        Self(Arc::new(Shared { client, origin, patience, seconds }))
+        Self(Arc::new(Shared { client, origin, patience, passing, seconds }))
     }
 
     /// A request of our own that asks for the same.
@@ -219,12 +221,23 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
         let upstream = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
+            // An attempt has had its place since before its claim.
+            let place = match parts.extensions.get::<Lease>() {
+                Some(_) => None,
+                None => match upstream.0.passing.enter() {
+                    Some(place) => Some(place),
+                    None => return Ok(Problem::BUSY.for_now()),
+                },
+            };
             let answer = upstream.send_again(parts, body.into()).await.and_then(final_only);
             Ok(answer.map_or_else(Unanswered::response, |mut response| {
                 if let Some(verdict) = headers::for_client(response.headers_mut()) {
                     response.extensions_mut().insert(verdict);
                 }
-                response
+                match place {
+                    Some(place) => response.map(|body| body.holding(place)),
+                    None => response,
+                }
             }))
         })
     }

@@ -19,6 +19,8 @@ mod refusals;
 mod strays;
 mod admin;
 mod patience;
+mod limits;
+mod room;
 mod crashes;
 mod streams;
 mod speech;

@@ -108,6 +108,26 @@ impl Setup {
         gateway
     }
 
+    /// The same in a shell that has limited itself by this command before.
+    pub(crate) async fn start_after(&self, limit: &str) -> Gateway {
+        let inner = self.command(&["gateway"]);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")])
+            .arg(inner.get_program())
+            .args(inner.get_args());
+        shell.current_dir(self.folder.path()).stdin(Stdio::null());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let mut gateway = Gateway::spawn(shell, Arc::clone(&self.folder));
+        gateway.address = gateway.told("listening on ").await;
+        gateway
+    }
+
     /// Runs a command that is expected to end by itself; says how.
     pub(crate) fn run(&self, words: &[&str]) -> Ended {
         Ended::from(&self.command(words).output().expect("it can be started"))
@@ -223,6 +243,13 @@ impl Gateway {
             std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("statm"));
         let pages = pages.expect("it lives");
         pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4_096
+    }
+
+    /// How many files it may open.
+    pub(crate) fn open_files(&self) -> u64 {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).expect("it lives");
+        let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit");
+        files.split_whitespace().next().and_then(|soft| soft.parse().ok()).unwrap_or(u64::MAX)
     }
 
     pub(crate) async fn wire(&self) -> Wire {

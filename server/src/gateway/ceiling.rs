@@ -1,0 +1,64 @@
+//! Watches the size of the store, so that new keys are refused when it keeps as much as it may.
+
+use std::time::Duration;
+
+use metrics::gauge;
+use semel::{Ceiling, StoreSize};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::config::StoreLimit;
+use crate::stores::Opened;
+
+/// How often the store is measured.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long that may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Measures the store until the handle is dropped. A store that does not answer leaves the ceiling as it is.
+pub(super) fn watch(store: Opened, limit: StoreLimit, ceiling: Ceiling) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut is_measured = true;
+        loop {
+            match timeout(LIMIT, store.size()).await {
+                Ok(Ok(size)) => {
+                    is_measured = true;
+                    show(size);
+                    set(&ceiling, limit, size);
+                }
+                unanswered => {
+                    // Once: whatever the reason, claims hear of it, too.
+                    if std::mem::take(&mut is_measured) {
+                        let error = unanswered.map(|size| size.err().map(|error| error.to_string()));
+                        tracing::warn!(?error, "the store could not be measured for max-store");
+                    }
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }))
+}
+
+fn set(ceiling: &Ceiling, limit: StoreLimit, size: StoreSize) {
+    let is_reached = match limit {
+        StoreLimit::Bytes(most) => size.bytes.is_some_and(|bytes| bytes >= most),
+        StoreLimit::Records(most) => size.records.is_some_and(|records| records >= most),
+    };
+    match (ceiling.set_reached(is_reached), is_reached) {
+        (false, true) => {
+            tracing::warn!(%limit, "the store has reached max-store: new keys are refused until records expire");
+        }
+        (true, false) => tracing::info!(%limit, "the store is below max-store again: new keys are accepted"),
+        _ => {}
+    }
+}
+
+fn show(size: StoreSize) {
+    for (name, value) in
+        [("semel_gateway_store_bytes", size.bytes), ("semel_gateway_store_records", size.records)]
+    {
+        if let Some(value) = value {
+            gauge!(name).set(value as f64);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Clients that want more than their share: of attempts, of the upstream, of keys.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::handshake;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::process::{BOUND, Gateway, Setup, until};
+use crate::stop::Stop;
+use crate::upstream::Upstream;
+use crate::wire::request;
+
+const ATTEMPTS: usize = 5;
+
+fn posted(key: &str) -> Vec<u8> {
+    request("POST /charges", &format!("Idempotency-Key: {key}\r\n"), b"{}")
+}
+
+/// A gateway that may run a few attempts for a few clients, with one key that is done.
+async fn setup() -> (Upstream, Stop, Gateway) {
+    let (upstream, stop) = Upstream::stopping().await;
+    let setup = Setup::before(upstream.address).with("--max-connections", "10");
+    let gateway = setup.with("--max-attempts", &ATTEMPTS.to_string()).start().await;
+    stop.go();
+    assert_eq!(gateway.post("done", "{}").await.status, 200);
+    (upstream, stop, gateway)
+}
+
+/// What is recorded is answered with no attempt left; and when attempts end, others run.
+async fn recovers(upstream: &Upstream, stop: &Stop, gateway: &Gateway) {
+    assert_eq!(gateway.post("done", "{}").await.told(), (200, "run 1".to_owned(), true));
+    gateway.post("done", "other").await.problem(422, "idempotency_key_reused");
+    gateway.post("0", "{}").await.problem(409, "idempotency_key_pending");
+    assert_eq!(upstream.count(), 1 + ATTEMPTS);
+    for _ in 0..=ATTEMPTS {
+        stop.go();
+    }
+    let began = std::time::Instant::now();
+    while gateway.post("later", "{}").await.status != 200 {
+        assert!(began.elapsed() < BOUND, "no attempt ends");
+    }
+}
+
+/// Ten connections made 586 requests upstream: a client that hangs up leaves its attempt running.
+#[tokio::test]
+async fn clients_that_hang_up_and_come_again_leave_no_more_requests_upstream_than_attempts() {
+    let (upstream, stop, gateway) = setup().await;
+    for number in 0..200 {
+        let mut wire = gateway.wire().await;
+        wire.send(posted(&number.to_string())).await;
+        if number < ATTEMPTS {
+            until("it is upstream", || upstream.count() == number + 2).await;
+        } else {
+            let refused = wire.reply().await;
+            refused.problem(503, "too_many_attempts");
+            assert_eq!(refused.header("retry-after"), Some("1"));
+        }
+    }
+    recovers(&upstream, &stop, &gateway).await;
+}
+
+/// One connection of HTTP/2 made 2,001 requests upstream by resetting its streams.
+#[tokio::test]
+async fn streams_that_are_reset_leave_no_more_requests_upstream_than_attempts() {
+    let (upstream, stop, gateway) = setup().await;
+    let io = TokioIo::new(TcpStream::connect(gateway.address).await.unwrap());
+    let (mut sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    for number in 0..300 {
+        let request =
+            Request::post("http://shop.example/charges").header("idempotency-key", number.to_string());
+        let mut answer = Box::pin(sender.send_request(request.body(Full::new(Bytes::from("{}"))).unwrap()));
+        if number < ATTEMPTS {
+            tokio::select! {
+                answer = &mut answer => panic!("answered: {answer:?}"),
+                () = until("it is upstream", || upstream.count() == number + 2) => {}
+            }
+        } else {
+            let refused = tokio::time::timeout(BOUND, answer).await.expect("in time").unwrap();
+            assert_eq!(refused.status(), 503);
+            let problem = refused.into_body().collect().await.unwrap().to_bytes();
+            assert!(String::from_utf8_lossy(&problem).contains("too_many_attempts"));
+        }
+    }
+    recovers(&upstream, &stop, &gateway).await;
+}
+
+/// It cannot be repeated, and nothing is recorded of it.
+#[tokio::test]
+async fn a_request_without_a_key_ends_with_its_client() {
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let upstream = Upstream::raw(move |mut line| {
+        let ended = ended.clone();
+        async move {
+            line.request().await;
+            // No answer, but the end of the connection.
+            line.request().await;
+            ended.send(()).expect("the test listens");
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).with("--max-connections", "2").start().await;
+    for number in 1..=5 {
+        let mut wire = gateway.wire().await;
+        wire.send(request("POST /charges", "", b"{}")).await;
+        until("it is upstream", || upstream.count() == number).await;
+        drop(wire);
+        let end = tokio::time::timeout(BOUND, ends.recv()).await;
+        end.expect("its connection to the upstream ends").expect("the upstream goes on");
+    }
+}
+
+#[tokio::test]
+async fn one_connection_has_no_more_requests_passed_on_than_there_may_be_connections() {
+    let (upstream, stop) = Upstream::stopping().await;
+    let gateway = Setup::before(upstream.address).with("--max-connections", "3").start().await;
+    let io = TokioIo::new(TcpStream::connect(gateway.address).await.unwrap());
+    let (mut sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let mut ask = || {
+        let request =
+            Request::post("http://shop.example/charges").body(Full::new(Bytes::from("{}"))).unwrap();
+        tokio::spawn(sender.send_request(request))
+    };
+    let passed: Vec<_> = (0..3).map(|_| ask()).collect();
+    until("all are upstream", || upstream.count() == 3).await;
+    for _ in 0..5 {
+        let refused = ask().await.unwrap().unwrap();
+        assert_eq!(
+            (refused.status().as_u16(), refused.headers()["retry-after"].as_bytes()),
+            (503, b"1".as_slice())
+        );
+    }
+    (0..3).for_each(|_| stop.go());
+    for passed in passed {
+        assert_eq!(passed.await.unwrap().unwrap().status(), 200);
+    }
+    assert_eq!(upstream.count(), 3);
+}
+
+#[tokio::test]
+async fn a_caller_over_its_quota_gets_429_until_its_keys_are_settled() {
+    let (upstream, stop) = Upstream::stopping().await;
+    let gateway = Setup::before(upstream.address).with("--max-unsettled-per-caller", "1").start().await;
+    let ask = async |caller: &str, key: &str| {
+        let fields = format!("Authorization: Bearer {caller}\r\nIdempotency-Key: {key}\r\n");
+        gateway.ask("POST /charges", &fields, "{}").await
+    };
+    let first = async { ask("ann", "a").await };
+    let others = async {
+        stop.arrival().await;
+        let refused = ask("ann", "b").await;
+        refused.problem(429, "idempotency_quota_exceeded");
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        ask("ann", "a").await.problem(409, "idempotency_key_pending");
+        (0..3).for_each(|_| stop.go());
+        assert_eq!(ask("ben", "b").await.status, 200);
+    };
+    let (first, ()) = tokio::join!(first, others);
+    assert_eq!(first.status, 200);
+    assert_eq!(ask("ann", "b").await.status, 200);
+    assert_eq!(upstream.count(), 3);
+}
+
+#[tokio::test]
+async fn a_caller_of_too_many_new_keys_gets_429_and_its_replays() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::before(upstream.address).with("--max-new-per-caller", "2/1h").start().await;
+    for key in ["a", "b"] {
+        assert_eq!(gateway.post(key, "{}").await.status, 200);
+    }
+    let refused = gateway.post("c", "{}").await;
+    refused.problem(429, "idempotency_quota_exceeded");
+    let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1_000..=1_800).contains(&seconds), "{seconds}");
+    assert!(gateway.post("a", "{}").await.is_replay());
+    assert_eq!(upstream.count(), 2);
+}
+
+#[tokio::test]
+async fn the_limit_of_open_files_is_raised_to_what_the_settings_need() {
+    let upstream = Upstream::counting().await;
+    let setup =
+        Setup::before(upstream.address).with("--max-connections", "200").with("--max-attempts", "100");
+    let mut gateway = setup.start_after("ulimit -Sn 256").await;
+    assert!(gateway.open_files() >= 2 * 200 + 100, "{}", gateway.open_files());
+    assert_eq!(gateway.post("a", "{}").await.status, 200);
+    assert!(!gateway.log().contains("the limit of open files"), "{}", gateway.log());
+    let mut limited = setup.start_after("ulimit -n 256").await;
+    assert_eq!(limited.open_files(), 256);
+    limited
+        .line("the limit of open files is lower than what max-connections and max-attempts may need")
+        .await;
+    assert!(!gateway.has_ended() && !limited.has_ended());
+}
