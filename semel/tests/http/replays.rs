@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{Response, StatusCode};
 use axum::routing::post;
-use semel::http::{IdempotencyLayer, Verdict};
+use semel::http::Verdict;
 use semel::{Inspect, MemoryStore, Policy, Prune, Query, Store, Terms};
 
 use crate::server::{Count, Reply, Server, sharing};
