@@ -7,9 +7,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::http::HeaderMap;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::memory::{Charge, Memory, STEP};
+use super::pace::{LeastRate, Pace};
 use crate::timer::within;
 
 /// For how long a response is gathered before its caller gets to see it: one that says how long it is, and one that
@@ -121,31 +123,49 @@ impl<B: Body> fmt::Debug for ReadAhead<B> {
     }
 }
 
-/// What has been read of a body. A body in one piece stays that piece.
+/// What has been read of a body. A body in one piece stays that piece; others are copied into pieces of the size in which
+/// they are charged, so that the buffers they came in are free again.
 #[derive(Default)]
 struct Gathered {
     first: Bytes,
-    more: BytesMut,
+    more: Vec<Vec<u8>>,
+    length: usize,
 }
 
 impl Gathered {
     fn length(&self) -> usize {
-        self.first.len() + self.more.len()
+        self.length
     }
 
-    fn add(&mut self, data: Bytes) {
-        if self.length() == 0 {
+    /// Adds the next bytes; `is_all` says that nothing follows them.
+    fn add(&mut self, data: Bytes, is_all: bool) {
+        let is_first = self.length == 0;
+        self.length += data.len();
+        if is_first && is_all {
             self.first = data;
             return;
         }
-        if self.more.is_empty() {
-            self.more.extend_from_slice(&std::mem::take(&mut self.first));
+        let mut data = &data[..];
+        while !data.is_empty() {
+            let piece = match self.more.last_mut().filter(|piece| piece.len() < STEP) {
+                Some(piece) => piece,
+                None => {
+                    self.more.push(Vec::with_capacity(STEP));
+                    continue;
+                }
+            };
+            let (now, later) = data.split_at(data.len().min(STEP - piece.len()));
+            piece.extend_from_slice(now);
+            data = later;
         }
-        self.more.extend_from_slice(&data);
     }
 
-    fn finish(self) -> Bytes {
-        if self.more.is_empty() { self.first } else { self.more.freeze() }
+    fn finish(mut self) -> Bytes {
+        match self.more.len() {
+            0 => self.first,
+            1 => self.more.swap_remove(0).into(),
+            _ => self.more.concat().into(),
+        }
     }
 }
 
@@ -153,11 +173,18 @@ impl Gathered {
 #[derive(Debug)]
 pub(super) enum Unread {
     TooLarge,
+    TooSlow,
+    NoRoom,
     Failed,
 }
 
 /// The whole body of a request, if it is within the limit, and what followed it.
-pub(super) async fn read_request<B>(body: B, limit: usize) -> Result<(Bytes, Option<HeaderMap>), Unread>
+pub(super) async fn read_request<B>(
+    body: B,
+    limit: usize,
+    least_rate: Option<LeastRate>,
+    memory: Option<&Memory>,
+) -> Result<(Bytes, Option<HeaderMap>), Unread>
 where
     B: Body<Data = Bytes>,
 {
@@ -167,14 +194,35 @@ where
     let mut body = pin!(body);
     let mut gathered = Gathered::default();
     let mut trailers = None;
-    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+    let mut pace = Pace::new(least_rate);
+    let mut charge = memory.map(Memory::request);
+    loop {
+        let next = poll_fn(|context| match body.as_mut().poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+            Poll::Pending => pace.poll_slow(context).map(|()| Err(Unread::TooSlow)),
+        });
+        let Some(frame) = next.await? else { break };
         match frame.map_err(|_| Unread::Failed)?.into_data() {
             Ok(data) if gathered.length() + data.len() > limit => return Err(Unread::TooLarge),
-            Ok(data) => gathered.add(data),
+            Ok(data) => {
+                if charge.as_mut().is_some_and(|charge| !charge.try_for(gathered.length() + data.len())) {
+                    return Err(Unread::NoRoom);
+                }
+                pace.came(data.len());
+                gathered.add(data, body.is_end_stream());
+            }
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    Ok((gathered.finish(), trailers))
+    Ok((held(gathered.finish(), charge), trailers))
+}
+
+/// The bytes with their charge, if they have one.
+fn held(bytes: Bytes, charge: Option<Charge>) -> Bytes {
+    match charge {
+        Some(charge) => charge.hold(bytes),
+        None => bytes,
+    }
 }
 
 /// How the gathering of a body ended.
@@ -191,6 +239,7 @@ pub(super) async fn read_response<B>(
     body: B,
     limit: usize,
     longest: Option<Duration>,
+    memory: Option<&Memory>,
 ) -> (ReadAhead<B>, Option<Bytes>)
 where
     B: Body<Data = Bytes>,
@@ -203,11 +252,18 @@ where
     let mut body = Box::pin(body);
     let mut gathered = Gathered::default();
     let mut trailers = None;
+    let mut charge = memory.map(Memory::reply);
     let gathering = async {
         while gathered.length() <= limit {
             match poll_fn(|context| body.as_mut().poll_frame(context)).await {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => gathered.add(data),
+                    Ok(data) => {
+                        gathered.add(data, body.is_end_stream());
+                        // After that: a wait that is given up must not take any bytes along.
+                        if let Some(charge) = &mut charge {
+                            charge.wait_for(gathered.length()).await;
+                        }
+                    }
                     Err(frame) => trailers = frame.into_trailers().ok(),
                 },
                 Some(Err(error)) => return Gathering::Failed(error),
@@ -217,11 +273,13 @@ where
         Gathering::Unfinished
     };
     let ending = within(patience, pin!(gathering)).await;
-    let data = gathered.finish();
+    let recorded = gathered.finish();
+    // What is recorded may be kept by the store, long after the response has been sent and its charge given back.
+    let data = held(recorded.clone(), charge);
     match ending.unwrap_or(Gathering::Unfinished) {
         Gathering::Failed(error) => (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None),
         Gathering::Ended => {
-            let whole = trailers.is_none().then(|| data.clone());
+            let whole = trailers.is_none().then_some(recorded);
             (ReadAhead::whole_with(data, trailers), whole)
         }
         Gathering::Unfinished => {
@@ -284,7 +342,7 @@ mod tests {
             (vec![data(b"ab"), Err("cut")], b"ab", false, Some("cut"), false),
         ];
         for (frames, bytes, trailed, failed, recorded) in cases {
-            let (body, whole) = read_response(Frames(frames.into()), 4, None).await;
+            let (body, whole) = read_response(Frames(frames.into()), 4, None, None).await;
             assert_eq!(whole.is_some(), recorded, "{bytes:?}");
             assert!(whole.is_none_or(|whole| whole == bytes));
             assert_eq!(all(body).await, (bytes.to_vec(), trailed, failed));
@@ -294,12 +352,12 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_read_up_to_its_limit() {
         let (bytes, trailers) =
-            read_request(Frames([data(b"ab"), data(b"cd"), trailers()].into()), 4).await.unwrap();
+            read_request(Frames([data(b"ab"), data(b"cd"), trailers()].into()), 4, None, None).await.unwrap();
         assert_eq!((&*bytes, trailers.is_some()), (b"abcd".as_slice(), true));
         let large = Frames([data(b"abc"), data(b"de")].into());
-        assert!(matches!(read_request(large, 4).await, Err(Unread::TooLarge)));
+        assert!(matches!(read_request(large, 4, None, None).await, Err(Unread::TooLarge)));
         let cut = Frames([data(b"a"), Err("cut")].into());
-        assert!(matches!(read_request(cut, 4).await, Err(Unread::Failed)));
+        assert!(matches!(read_request(cut, 4, None, None).await, Err(Unread::Failed)));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use tower_layer::Layer;
 use super::credentials::Credential;
 use super::fingerprint::RequestFingerprint;
 use super::headers::{HeaderRefused, Recorded};
+use super::memory::Memory;
+use super::pace::LeastRate;
 use super::rejection::{Rejection, Renderer};
 use super::scope::{Anonymous, Scoping};
 use super::secret::PrincipalSecret;
@@ -52,6 +54,8 @@ pub(super) struct Options {
     pub(super) fingerprint: RequestFingerprint,
     pub(super) max_request_bytes: usize,
     pub(super) request_timeout: Duration,
+    pub(super) least_rate: Option<LeastRate>,
+    pub(super) memory: Option<Memory>,
     pub(super) recorded: Recorded,
     pub(super) judge: Option<Arc<Judge>>,
     pub(super) whole_within: Option<Duration>,
@@ -80,6 +84,8 @@ impl IdempotencyLayer {
             fingerprint: RequestFingerprint::raw(),
             max_request_bytes: 1 << 20,
             request_timeout: Duration::from_secs(30),
+            least_rate: None,
+            memory: None,
             recorded: Recorded::default(),
             judge: None,
             whole_within: None,
@@ -281,6 +287,24 @@ impl IdempotencyLayer {
     #[must_use]
     pub fn with_request_timeout(self, timeout: Duration) -> Self {
         self.with(|options| options.request_timeout = timeout)
+    }
+
+    /// The least that the body of a request with a key must bring: so many bytes a second on average over each five
+    /// seconds. One that brings less is refused with 408, long before its timeout, and holds no memory any more. No rate is
+    /// asked for unless this is set.
+    #[must_use]
+    pub fn with_least_rate(self, bytes_per_second: u32) -> Self {
+        self.with(|options| options.least_rate = LeastRate::of(bytes_per_second))
+    }
+
+    /// A budget for all bodies that are held, requests and responses; clones of the layer share it, and other layers that are
+    /// given a clone of it. [`Memory`] says what becomes of a request for which there is no room. Without a budget, each body is
+    /// bounded by its own limit, and how many there are by what is around the layer.
+    ///
+    /// A budget should be at least two times the largest request and the largest response that is recorded.
+    #[must_use]
+    pub fn with_memory(self, memory: Memory) -> Self {
+        self.with(|options| options.memory = Some(memory))
     }
 
     /// This header of a response is recorded, too.

@@ -67,6 +67,7 @@
 //!    refreshed token runs again, and a request without credentials is refused
 //!    ([`IdempotencyLayer::with_anonymous_callers`]). Cookies count only by name.
 //! 4. **The body** of a request with a key is read whole, up to a limit, before anything is claimed, and handed on unchanged.
+//!    Servers that anybody can reach should bound what is held in all: [`IdempotencyLayer::with_memory`].
 //! 5. **The same request** has the same method, path, query, content type, content encoding and body; see
 //!    [`RequestFingerprint`] for less strict ways. Anything else under the same key is refused, and changes nothing. Changing
 //!    these options makes other requests of those that are under way.
@@ -107,6 +108,7 @@
 //! | 500 | `completion_missing` | the handler succeeded under `transactional` without recording its outcome in its transaction; the key is held |
 //! | 500 | `scope_unknown` | the application did not say whose key it is |
 //! | 502 | `upstream_broke_off` | the answer broke off, where [answers have to be whole](IdempotencyLayer::with_whole_responses) |
+//! | 503 | `memory_exhausted` | there is no room in the [`Memory`] of the layer; nothing was claimed, and nothing ran |
 //! | 503 | `store_unavailable` | the store does not answer, and nothing ran |
 //! | 429 | `idempotency_quota_exceeded` | the caller has too many unsettled keys, or used too many new ones, and nothing ran |
 //! | 503 | `too_many_attempts` | as many attempts run as may run, and nothing ran |
@@ -159,6 +161,8 @@ mod secret;
 mod seal;
 mod fingerprint;
 mod body;
+mod memory;
+mod pace;
 mod run;
 mod verdict;
 mod headers;
@@ -174,6 +178,7 @@ pub use fingerprint::{PointerError, RequestFingerprint};
 pub use headers::{HeaderRefused, may_record};
 pub use key::{KeyFault, parse as parse_key};
 pub use layer::IdempotencyLayer;
+pub use memory::Memory;
 pub use rejection::Rejection;
 pub use scope::Anonymous;
 pub use service::Idempotency;

@@ -10,6 +10,7 @@ use http_body::Body;
 use super::body::{ReadAhead, Unread, read_request};
 use super::key;
 use super::layer::{IdempotencyLayer, Options};
+use super::memory::Memory;
 use super::published::asks_for_key;
 use super::rejection::Rejection;
 use super::scope::Caller;
@@ -96,10 +97,14 @@ pub(super) async fn read<Q: Body<Data = Bytes>>(
     parts: Box<Parts>,
     body: Q,
 ) -> Result<Asked<Q>, Rejection> {
-    let read = pin!(read_request(body, options.max_request_bytes));
+    let memory = options.memory.as_ref();
+    let limit = memory.map_or(usize::MAX, Memory::largest_request).min(options.max_request_bytes);
+    let read = pin!(read_request(body, limit, options.least_rate, memory));
     let read = within(options.request_timeout, read);
     let (body, trailers) = read.await.ok_or(Rejection::RequestTimeout)?.map_err(|unread| match unread {
-        Unread::TooLarge => Rejection::RequestTooLarge(options.max_request_bytes),
+        Unread::TooLarge => Rejection::RequestTooLarge(limit),
+        Unread::TooSlow => Rejection::RequestTimeout,
+        Unread::NoRoom => Rejection::MemoryExhausted,
         Unread::Failed => Rejection::RequestUnreadable,
     })?;
     let intent = intent(options, &parts, &body);

@@ -53,6 +53,8 @@ pub enum Rejection {
         /// Since when.
         since: Timestamp,
     },
+    /// 503: there is no room in memory for the request or for what is replayed to it; nothing ran.
+    MemoryExhausted,
     /// 503: the store does not answer; nothing ran.
     StoreUnavailable,
     /// 503: the request was carried out, but that is not recorded yet.
@@ -92,7 +94,7 @@ pub enum Rejection {
 }
 
 /// What does not depend on the request: status, code, title.
-pub(super) const PROBLEMS: [(StatusCode, &str, &str); 19] = [
+pub(super) const PROBLEMS: [(StatusCode, &str, &str); 20] = [
     (StatusCode::BAD_REQUEST, "idempotency_key_missing", "An idempotency key is required"),
     (StatusCode::BAD_REQUEST, "idempotency_key_invalid", "The idempotency key is not valid"),
     (StatusCode::BAD_REQUEST, "request_unreadable", "The request could not be read"),
@@ -132,6 +134,7 @@ pub(super) const PROBLEMS: [(StatusCode, &str, &str); 19] = [
         "idempotency_quota_exceeded",
         "The caller has used up its quota of idempotency keys",
     ),
+    (StatusCode::SERVICE_UNAVAILABLE, "memory_exhausted", "There is no room for the request now"),
 ];
 
 impl Rejection {
@@ -156,6 +159,7 @@ impl Rejection {
             Self::TooManyAttempts => 16,
             Self::StoreFull => 17,
             Self::QuotaExceeded { .. } => 18,
+            Self::MemoryExhausted => 19,
         }]
     }
 
@@ -207,7 +211,7 @@ impl Rejection {
             Self::KeyReused { .. } => {
                 "Use a new key for a new request. The first request stands, and repeats of it are answered."
             }
-            Self::StoreUnavailable => {
+            Self::StoreUnavailable | Self::MemoryExhausted => {
                 "This request did nothing; an earlier one with the same key may have. Send the same request with the \
                  same key later."
             }
@@ -272,8 +276,11 @@ impl Rejection {
         match self {
             Self::KeyPending { retry_after, .. } | Self::QuotaExceeded { retry_after } => Some(*retry_after),
             Self::StoreFull => Some(LATER),
-            Self::TooManyAttempts => Some(SOON),
-            Self::StoreUnavailable | Self::OutcomePending | Self::RequestTimeout => Some(SOON),
+            Self::TooManyAttempts
+            | Self::StoreUnavailable
+            | Self::MemoryExhausted
+            | Self::OutcomePending
+            | Self::RequestTimeout => Some(SOON),
             Self::HandlerFailed { held: false } | Self::AnswerBrokeOff { held: false } => Some(SOON),
             _ => None,
         }
@@ -406,6 +413,7 @@ mod tests {
             Rejection::TooManyAttempts,
             Rejection::StoreFull,
             Rejection::QuotaExceeded { retry_after: Duration::from_secs(3) },
+            Rejection::MemoryExhausted,
         ]
     }
 

@@ -92,7 +92,10 @@ where
         Verdict::Record => {
             let (body, whole) = match is_stream(&parts) {
                 true => (ReadAhead::passed(body), None),
-                false => read_response(body, policy.max_body_bytes(), options.whole_within).await,
+                false => {
+                    let memory = options.memory.as_ref();
+                    read_response(body, policy.max_body_bytes(), options.whole_within, memory).await
+                }
             };
             if options.whole_within.is_some() && body.is_broken() {
                 return (None, Err(Failure::unknown(BrokeOff(parts.status))));

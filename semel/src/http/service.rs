@@ -15,6 +15,7 @@ use tracing::{Instrument, Span, field};
 
 use super::body::ReadAhead;
 use super::layer::IdempotencyLayer;
+use super::memory::Memory;
 use super::read::{Asked, Named, key_of, known, read, unkeyed};
 use super::rejection::Rejection;
 use super::reply::{Answer, answer, render};
@@ -109,7 +110,8 @@ where
         tracing::info_span!("idempotency", ?key, operation = intent.operation(), answer = field::Empty);
     let (tell, mut told) = oneshot::channel();
     let work = run(Arc::clone(&layer.options), layer.once.clone(), inner, parts, body, tell, &span);
-    let ran = layer.once.run_here(&key, &intent, work).instrument(span.clone()).await;
+    let let_go = layer.options.memory.as_ref().map(Memory::let_go);
+    let ran = layer.once.run_here(&key, &intent, work, let_go).instrument(span.clone()).await;
     fault::reach("before_reply");
     match span.in_scope(|| answer(ran, told.try_recv().ok(), layer.once.policy())) {
         Answer::Own(own) => {
@@ -117,8 +119,16 @@ where
             own
         }
         Answer::Recorded { outcome, replayed } => {
+            let mut response = render(&outcome, replayed);
+            if let Some(memory) = &layer.options.memory {
+                let body = std::mem::take(response.body_mut());
+                let Some(body) = memory.recorded(&key, body, replayed).await else {
+                    return Ok(refuse(&layer, &span, Rejection::MemoryExhausted));
+                };
+                *response.body_mut() = body;
+            }
             note(&span, if replayed { "replayed" } else { "first" });
-            Ok(render(&outcome, replayed).map(ReadAhead::whole))
+            Ok(response.map(ReadAhead::whole))
         }
         Answer::Refused(rejection) => Ok(refuse(&layer, &span, rejection)),
     }

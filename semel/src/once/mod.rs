@@ -297,19 +297,21 @@ impl Once {
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
         let work = Box::new(move |lease| -> BoxFuture<'static, _> { Box::pin(work(lease)) });
-        self.carry(key, intent, work, Place::OwnTask).await
+        self.carry(key, intent, work, Place::OwnTask, None).await
     }
 
     /// As [`Once::run_outcome`], for work that runs with its caller, who polls this until it is there, or drops it: a
-    /// task less. Dropped, it goes on on a task of its own, as any run does.
+    /// task less. Dropped, it goes on on a task of its own, as any run does. A wait for another attempt ends when the caller
+    /// is let go, too.
     #[cfg(feature = "http")]
     pub(crate) async fn run_here(
         &self,
         key: &Key,
         intent: &Intent,
         work: Work,
+        let_go: Option<LetGo>,
     ) -> Result<Ran<Outcome>, RunError> {
-        self.carry(key, intent, work, Place::Here).await
+        self.carry(key, intent, work, Place::Here, let_go).await
     }
 
     fn carry(
@@ -318,10 +320,12 @@ impl Once {
         intent: &Intent,
         work: Work,
         place: Place,
+        let_go: Option<LetGo>,
     ) -> Carried<Result<Ran<Outcome>, RunError>> {
         let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
         // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing else does.
-        let (mut caller, here) = oneshot::channel();
+        let (gone, here) = oneshot::channel();
+        let mut caller = Caller { gone, let_go };
         // Whoever drains the engine waits for its end, wherever it runs.
         let tracked = self.engine.tasks.token();
         let drive = async move {
@@ -359,7 +363,7 @@ impl Once {
         &self,
         key: &Key,
         intent: &Intent,
-        caller: &mut oneshot::Sender<()>,
+        caller: &mut Caller,
         work: Work,
         place: Place,
     ) -> Result<Ran<Outcome>, RunError> {
@@ -457,7 +461,7 @@ impl Once {
         &self,
         key: &Key,
         until: Instant,
-        caller: &mut oneshot::Sender<()>,
+        caller: &mut Caller,
         waiter: &mut Option<Box<Waiter>>,
     ) -> Result<(), NobodyWaits> {
         if Instant::now() >= until {
@@ -469,7 +473,7 @@ impl Once {
         };
         tokio::select! {
             biased;
-            () = caller.closed() => Err(NobodyWaits),
+            () = caller.leaves() => Err(NobodyWaits),
             () = self.engine.waits_end.cancelled() => Err(NobodyWaits),
             () = waiter.wait(until, &self.engine.store, &self.engine.tasks) => Ok(()),
         }
@@ -486,6 +490,32 @@ fn interrupted<T>(error: JoinError) -> Result<T, RunError> {
 
 /// The work of one attempt, behind a pointer: it is handed from step to step.
 pub(crate) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
+
+/// Comes to its end when no repeat should wait any more: memory is short, say.
+pub(crate) type LetGo = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Who waits for a run.
+struct Caller {
+    /// Closed when the caller is gone.
+    gone: oneshot::Sender<()>,
+    let_go: Option<LetGo>,
+}
+
+impl Caller {
+    /// Comes to its end when there is nobody to wait for, or who waits should do so no longer.
+    async fn leaves(&mut self) {
+        match &self.let_go {
+            None => self.gone.closed().await,
+            Some(let_go) => {
+                let let_go = let_go();
+                tokio::select! {
+                    () = self.gone.closed() => {}
+                    () = let_go => {}
+                }
+            }
+        }
+    }
+}
 
 /// Where an attempt runs. Either way it is finished, whatever becomes of its caller.
 #[derive(Clone, Copy)]

@@ -1,0 +1,91 @@
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
+use super::*;
+
+fn key(value: &str) -> Key {
+    Key::new("realm", value).unwrap()
+}
+
+fn bytes(steps: usize) -> Bytes {
+    Bytes::from(vec![7; steps * STEP])
+}
+
+/// Whether a future is not at its end.
+async fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+    poll_fn(|context| Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())).await
+}
+
+#[test]
+fn a_request_takes_what_has_arrived_and_gives_it_back_with_its_last_bytes() {
+    let memory = Memory::new(8 * STEP);
+    let mut charge = memory.request();
+    assert!(charge.try_for(1) && charge.try_for(STEP));
+    assert_eq!(memory.requests_in_use(), STEP);
+    assert!(charge.try_for(4 * STEP) && !charge.try_for(4 * STEP + 1));
+    assert!(!memory.request().try_for(1));
+    let mut held = charge.hold(bytes(4));
+    let part = held.split_to(10);
+    drop(held);
+    assert_eq!(memory.requests_in_use(), 4 * STEP);
+    drop(part);
+    assert_eq!(memory.requests_in_use(), 0);
+    // The other half is for responses.
+    assert!(memory.reply().try_for(4 * STEP));
+    assert_eq!(memory.responses_in_use(), 0);
+}
+
+#[tokio::test]
+async fn responses_that_wait_for_each_other_come_to_their_end() {
+    let memory = Memory::new(8 * STEP);
+    let (mut one, mut other) = (memory.reply(), memory.reply());
+    assert!(one.try_for(2 * STEP) && other.try_for(2 * STEP));
+    // One may go over the share, and the other waits for it.
+    one.wait_for(4 * STEP).await;
+    {
+        let mut waiting = Box::pin(other.wait_for(4 * STEP));
+        assert!(waits(&mut waiting).await);
+        drop(one);
+        waiting.await;
+    }
+    assert_eq!(memory.responses_in_use(), 4 * STEP);
+    drop(other);
+    assert_eq!(memory.responses_in_use(), 0);
+    assert_eq!(memory.0.overdraft.available_permits(), 1);
+}
+
+#[tokio::test]
+async fn replays_of_one_key_share_their_bytes() {
+    let memory = Memory::new(8 * STEP);
+    let replay = |name: &'static str, body| {
+        let memory = memory.clone();
+        async move { memory.recorded(&key(name), body, true).await }
+    };
+    let first = replay("a", bytes(3)).await.unwrap();
+    let again = replay("a", bytes(3)).await.unwrap();
+    assert_eq!(memory.responses_in_use(), 3 * STEP);
+    assert!(replay("b", bytes(3)).await.is_none(), "there is no room for another");
+    drop(first);
+    assert_eq!(memory.responses_in_use(), 3 * STEP);
+    assert_eq!(again, bytes(3));
+    // Another body under the same key is not taken for it.
+    assert_eq!(replay("a", Bytes::from(vec![8; STEP + 1])).await, None);
+    drop(again);
+    assert_eq!(replay("a", Bytes::from(vec![8; STEP + 1])).await.unwrap().len(), STEP + 1);
+    assert_eq!(memory.responses_in_use(), 0);
+    assert!(memory.0.replayed().is_empty());
+}
+
+#[tokio::test]
+async fn a_shortage_is_told_to_those_who_wait_and_seen_by_those_who_come() {
+    let memory = Memory::new(8 * STEP);
+    let mut early = memory.let_go()();
+    let mut charge = memory.request();
+    assert!(charge.try_for(3 * STEP));
+    assert!(waits(&mut early).await);
+    assert!(charge.try_for(4 * STEP));
+    early.await;
+    memory.let_go()().await;
+    drop(charge);
+    assert!(waits(&mut memory.let_go()()).await);
+}
