@@ -48,6 +48,9 @@ pub(crate) struct Config {
     pub(crate) body_timeout: Duration,
     pub(crate) max_connections: usize,
     pub(crate) limits: Limits,
+    /// In bytes, for all bodies that are held.
+    pub(crate) max_memory: usize,
+    pub(crate) websocket_timeout: Duration,
     pub(crate) tls: Option<Tls>,
     pub(crate) upstream_ca: Option<PathBuf>,
     pub(crate) drain: Duration,
@@ -174,6 +177,11 @@ impl Config {
         let max_connections = settings.max_connections.unwrap_or(10_000);
         ensure!((1..=1_000_000).contains(&max_connections), "max-connections is not within 1 to 1000000");
         let limits = Limits::new(&settings.limits, place.store_url())?;
+        let max_memory = settings.max_memory.map_or(256 << 20, |size| size.0);
+        for (path, route) in routes.iter().map(|(path, route)| (path.to_string(), route)) {
+            route.fits(max_memory).with_context(|| format!("route {path}"))?;
+        }
+        all.fits(max_memory)?;
         let span = |name: &str, set: Option<Span>, default: u64, shortest: u64| {
             let set = set.map_or(Duration::from_secs(default), |span| span.0);
             let longest = Duration::from_secs(86_400);
@@ -220,6 +228,8 @@ impl Config {
             body_timeout: span("body-timeout", settings.body_timeout, 30, 10)?,
             max_connections,
             limits,
+            max_memory,
+            websocket_timeout: span("websocket-timeout", settings.websocket_timeout, 300, 10)?,
             tls: match (settings.tls_cert, settings.tls_key) {
                 (Some(cert), Some(key)) => Some(Tls { cert, key }),
                 (None, None) => None,
@@ -294,6 +304,22 @@ fn recorded(names: &[String]) -> Result<Vec<HeaderName>> {
         Ok(header)
     };
     names.iter().map(header).collect::<Result<Vec<_>>>().context("record-header")
+}
+
+impl RouteConfig {
+    /// Whether the largest bodies fit into their shares of the memory.
+    fn fits(&self, max_memory: usize) -> Result<()> {
+        let largest = [("max-body", self.max_body), ("max-response", self.policy.max_body_bytes())];
+        for (name, bytes) in largest {
+            ensure!(
+                bytes <= max_memory / 2,
+                "{name} of {} is more than half of max-memory, which is {}: raise that",
+                Size(bytes),
+                Size(max_memory)
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The methods of these names. Those that never change anything, or are not for a gateway, need no key.
@@ -439,6 +465,15 @@ mod tests {
             ),
             ("upstream = 'http://a'\nmax-new-per-caller = '5'", "`5` is not a rate"),
             ("upstream = 'http://a'\nmax-unsettled-per-caller = 0", "would refuse every request"),
+            (
+                "upstream = 'http://a'\nmax-memory = '1MiB'",
+                "max-body of 1MiB is more than half of max-memory",
+            ),
+            (
+                "upstream = 'http://a'\nmax-memory = '4MiB'\n[[route]]\npath = '/a'\nmax-response = '3MiB'",
+                "route /a: max-response of 3MiB is more than half of max-memory",
+            ),
+            ("upstream = 'http://a'\nwebsocket-timeout = '0s'", "websocket-timeout of 0s is not within"),
             ("upstream = 'http://a'\nheader-timeout = '0s'", "header-timeout of 0s is not within"),
         ] {
             assert!(refused(text).contains(says), "{text}: {}", refused(text));

@@ -84,6 +84,15 @@ pub(crate) struct Settings {
     #[arg(long, env = "SEMEL_UNDERSCORES", value_name = "WHAT")]
     pub(crate) underscores: Option<Underscores>,
 
+    /// The most memory for bodies of requests with a key and of their answers, half for each; without room a request gets 503
+    /// [default: 256MiB]
+    #[arg(long, env = "SEMEL_MAX_MEMORY", value_name = "SIZE")]
+    pub(crate) max_memory: Option<Size>,
+
+    /// How long a WebSocket may be idle in both directions [default: 5m]
+    #[arg(long, env = "SEMEL_WEBSOCKET_TIMEOUT", value_name = "DURATION")]
+    pub(crate) websocket_timeout: Option<Span>,
+
     /// Serve TLS with the certificates of this PEM file; needs --tls-key
     #[arg(long, env = "SEMEL_TLS_CERT", value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -295,6 +304,8 @@ keys!(Settings {
     header_timeout = "header-timeout",
     body_timeout = "body-timeout",
     max_connections = "max-connections",
+    max_memory = "max-memory",
+    websocket_timeout = "websocket-timeout",
     tls_cert = "tls-cert",
     tls_key = "tls-key",
     upstream_ca = "upstream-ca",

@@ -28,6 +28,8 @@ impl Config {
             "max-store": self.limits.max_store,
             "max-unsettled-per-caller": self.limits.max_unsettled_per_caller,
             "max-new-per-caller": self.limits.max_new_per_caller,
+            "max-memory": Size(self.max_memory),
+            "websocket-timeout": Span(self.websocket_timeout),
             "tls-cert": self.tls.as_ref().map(|tls| &tls.cert),
             "tls-key": self.tls.as_ref().map(|tls| &tls.key),
             "upstream-ca": self.upstream_ca,

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Version;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,17 +15,26 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::idle::Idle;
 use super::screen::Tunnel;
 use super::serve::serve;
 use super::state::{Current, State};
 use super::stream::Stream;
+use super::taken::{Streams, Taken};
 use super::upstream::From;
 
 /// How much the head of a request may take up.
 const HEAD_BYTES: usize = 64 << 10;
 const HEADERS: usize = 128;
 /// How many requests a client may have under way on one connection of HTTP/2.
-const STREAMS: u32 = 250;
+const STREAMS: u32 = 100;
+/// How much of its requests a client may send on such a connection before it is read: of one, and of all together.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// How much of a response is handed over to such a connection before it can be sent.
+const SEND_BUFFER: usize = 32 << 10;
+/// How much the head of a request may take up there, where many are under way at once.
+const LISTED_BYTES: u32 = 32 << 10;
 /// How long to wait after the system had no connection to give.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -99,24 +109,27 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Server { state, worker, tunnel, stop } = server;
+    let idle = Idle::new();
     let io = TokioIo::new(Stream::new(
         io,
         current.config.header_timeout,
         current.config.body_timeout,
         tunnel.clone(),
         state.lingering.clone(),
+        Arc::clone(&idle),
     ));
     let service = service_fn(|request| {
         // Each request sees the configuration of its time.
         let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());
         let worker = *worker;
+        let busy = (request.version() == Version::HTTP_2).then(|| idle.enter());
         async move {
             let response = serve(&current.config, &current.tables[worker], request, from, tunnel).await;
             state.meter.answered(response.status());
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(response.map(|body| Taken::new(body, busy)))
         }
     });
-    let mut protocol = auto::Builder::new(TokioExecutor::new());
+    let mut protocol = auto::Builder::new(Streams::new(current.config.body_timeout));
     protocol
         .http1()
         .timer(TokioTimer::new())
@@ -126,7 +139,10 @@ where
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEAD_BYTES as u32)
+        .max_header_list_size(LISTED_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(current.config.header_timeout)
         .keep_alive_timeout(current.config.header_timeout);
     let mut connection = std::pin::pin!(protocol.serve_connection_with_upgrades(io, service));
@@ -135,6 +151,15 @@ where
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
+        }
+        () = idle.lasts(current.config.header_timeout) => {
+            connection.as_mut().graceful_shutdown();
+            idle.touch();
+            // A client that takes its leave, or asked for something in this moment, is waited for, and one that does neither is not.
+            tokio::select! {
+                ended = connection => ended,
+                () = idle.lasts(current.config.header_timeout) => return,
+            }
         }
     };
     if let Err(error) = ended {

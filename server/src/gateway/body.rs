@@ -10,7 +10,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use semel::http::ReadAhead;
+use tokio::time::Instant;
 
+use super::drip::Drip;
 use super::line::Exchange;
 use super::passing::Place;
 use super::patient::{Broken, Patient};
@@ -19,28 +21,51 @@ use super::patient::{Broken, Patient};
 #[derive(Debug)]
 pub(super) struct Inbound {
     body: Patient,
-    moved: Option<Moved>,
+    passing: Option<Passing>,
+}
+
+/// What is watched of a body that is passed on while it comes.
+#[derive(Debug)]
+struct Passing {
+    moved: Moved,
+    drip: Drip,
 }
 
 impl Inbound {
     /// A body that somebody reads before it is passed on, who has a limit of his own.
     pub(super) fn read(body: Incoming) -> Self {
-        Self { body: Patient::new(body, None), moved: None }
+        Self { body: Patient::new(body, None), passing: None }
     }
 
-    /// A body that is passed on while it comes, as long as it goes on coming.
-    pub(super) fn passed(body: Incoming, patience: Duration, moved: Moved) -> Self {
-        Self { body: Patient::new(body, Some(patience)), moved: Some(moved) }
+    /// A body that is passed on while it comes, as long as [enough](Drip) of it comes in each period.
+    pub(super) fn passed(body: Incoming, period: Duration, moved: Moved) -> Self {
+        let passing = Passing { moved, drip: Drip::new(period) };
+        Self { body: Patient::new(body, None), passing: Some(passing) }
     }
 }
 
-/// How often something has come of a body.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Moved(Arc<AtomicU64>);
+/// When something has come of a body the last time.
+#[derive(Debug, Clone)]
+pub(super) struct Moved {
+    began: Instant,
+    /// In milliseconds from the beginning.
+    last: Arc<AtomicU64>,
+}
 
 impl Moved {
-    pub(super) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Nothing has come yet.
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), last: Arc::default() }
+    }
+
+    fn now(&self) {
+        let passed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(passed, Ordering::Relaxed);
+    }
+
+    /// When that was; at the beginning if nothing has come.
+    pub(super) fn last(&self) -> Instant {
+        self.began + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
 }
 
@@ -52,9 +77,15 @@ impl Body for Inbound {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let (Some(Moved(moved)), Some(_)) = (&self.moved, &frame) {
-            moved.fetch_add(1, Ordering::Relaxed);
+        let Self { body, passing } = &mut *self;
+        let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
+            let Some(passing) = passing else { return Poll::Pending };
+            ready!(passing.drip.poll_slow(context));
+            return Poll::Ready(Some(Err(Broken::Slow)));
+        };
+        if let (Some(passing), Some(Ok(frame))) = (passing, &frame) {
+            passing.moved.now();
+            passing.drip.came(frame.data_ref().map_or(0, Bytes::len));
         }
         Poll::Ready(frame.filter(|frame| frame.as_ref().map_or(true, Frame::is_data)))
     }

@@ -9,6 +9,8 @@ mod files;
 mod workers;
 mod stream;
 mod linger;
+mod taken;
+mod idle;
 mod screen;
 mod serve;
 mod door;
@@ -22,6 +24,7 @@ mod tunnel;
 mod body;
 mod patient;
 mod passing;
+mod drip;
 mod problem;
 mod state;
 mod tls;
@@ -32,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use semel::http::{Anonymous, IdempotencyLayer};
+use semel::http::{Anonymous, IdempotencyLayer, Memory};
 use semel::{Ceiling, Inspect, Once, Pruner, Pruning, continuously_prune};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -133,6 +136,7 @@ impl Gateway {
         let secrets = config.principal_secrets.all().iter().map(String::as_str);
         let mut layer = IdempotencyLayer::over(once)
             .with_principal_secrets(secrets)
+            .with_memory(Memory::new(config.max_memory))
             .with_max_attempts(limits.max_attempts);
         layer.prepare().await.context("callers cannot be told apart by their credentials")?;
         tell_scopes(&config);

@@ -61,7 +61,7 @@ async fn answer(
     let mut request = if table::reads(target, &request) {
         request.map(Inbound::read)
     } else {
-        let moved = Moved::default();
+        let moved = Moved::new();
         let mut request = request.map(|body| Inbound::passed(body, config.body_timeout, moved.clone()));
         request.extensions_mut().insert(moved);
         request
@@ -83,7 +83,9 @@ async fn answer(
         match upgrade {
             _ if covered => return Problem::UPGRADE.response(None).map(Reply::Other),
             Upgrade::WebSocket if request.method() == Method::GET => {
-                return tunnel::open(target.upstream(), request, tunnel).await.map(Reply::Other);
+                return tunnel::open(target.upstream(), request, tunnel, config.websocket_timeout)
+                    .await
+                    .map(Reply::Other);
             }
             Upgrade::WebSocket | Upgrade::Other => {}
         }

@@ -69,6 +69,7 @@ impl State {
                 place,
                 realm,
                 max_connections,
+                max_memory,
                 limits,
                 migrate,
                 prune,
@@ -90,6 +91,7 @@ impl State {
                 ("max-store", format!("{:?}", limits.max_store)),
                 ("max-unsettled-per-caller", format!("{:?}", limits.max_unsettled_per_caller)),
                 ("max-new-per-caller", format!("{:?}", limits.max_new_per_caller)),
+                ("max-memory", max_memory.to_string()),
                 ("log-format", format!("{log_format:?}")),
                 ("principal-secret-file", format!("{:?}", principal_secrets.file())),
             ]

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::idle::Idle;
 use super::linger::{Linger, Places};
 use super::screen::{Screen, Tunnel};
 
@@ -19,6 +21,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(super) struct Stream<I> {
     io: I,
     screen: Screen,
+    idle: Arc<Idle>,
     patience: Duration,
     /// Runs until it is seen which protocol is spoken; from there on its parser has limits of its own.
     silent: Option<Pin<Box<Sleep>>>,
@@ -42,12 +45,21 @@ enum Ending {
 }
 
 impl<I> Stream<I> {
-    /// `silence` is how long the client may take to begin, `patience` how long to take more.
-    pub(super) fn new(io: I, silence: Duration, patience: Duration, tunnel: Tunnel, places: Places) -> Self {
+    /// `silence` is how long the client may take to begin, `patience` how long to take more. A connection of HTTP/2 counts from
+    /// its preface on for how long it is idle.
+    pub(super) fn new(
+        io: I,
+        silence: Duration,
+        patience: Duration,
+        tunnel: Tunnel,
+        places: Places,
+        idle: Arc<Idle>,
+    ) -> Self {
         let silent = Some(Box::pin(sleep(silence)));
         Self {
             io,
             screen: Screen::new(tunnel),
+            idle,
             patience,
             silent,
             matched: 0,
@@ -66,6 +78,10 @@ impl<I> Stream<I> {
         let left = &PREFACE[self.matched..];
         let length = bytes.len().min(left.len());
         self.matched += length;
+        if self.matched == PREFACE.len() {
+            // In HTTP/1.1, the parser has a limit for that.
+            self.idle.count();
+        }
         if bytes[..length] != left[..length] || self.matched == PREFACE.len() {
             self.silent = None;
         }

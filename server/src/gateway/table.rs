@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tower_layer::Layer;
 
 use super::caller::{self, Callers};
+use super::drip::LEAST_RATE;
 use super::jwt::{KeySource, Verifier};
 use super::passing::Passing;
 use super::problem::Problem;
@@ -143,6 +144,7 @@ fn layer_of(
         .with_required_key(route.require_key)
         .with_max_request_bytes(route.max_body)
         .with_request_timeout(config.body_timeout)
+        .with_least_rate(LEAST_RATE)
         // Longer than the upstream may be silent, so that one that is ends as broken.
         .with_whole_responses(route.upstream_timeout + Duration::from_secs(1));
     let layer = route

@@ -1,5 +1,8 @@
 //! WebSockets, which are passed on byte by byte once both sides agree.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -7,14 +10,17 @@ use tokio::io::copy_bidirectional;
 
 use super::body::{Inbound, Returned};
 use super::headers;
+use super::idle::{Heard, Idle};
 use super::screen::Tunnel;
 use super::upstream::{Unanswered, Upstream};
 
-/// Asks the upstream for a WebSocket. If it agrees, the two connections become one.
+/// Asks the upstream for a WebSocket. If it agrees, the two connections become one, until either side ends it, or nothing has
+/// come from either for as long as the patience.
 pub(super) async fn open(
     upstream: &Upstream,
     mut request: Request<Inbound>,
     tunnel: Tunnel,
+    patience: Duration,
 ) -> Response<Returned> {
     let client_side = hyper::upgrade::on(&mut request);
     let (parts, body) = request.into_parts();
@@ -34,8 +40,15 @@ pub(super) async fn open(
         tunnel.open();
         tokio::spawn(async move {
             let (Ok(client), Ok(upstream)) = tokio::join!(client_side, upstream_side) else { return };
-            // Either side may end it in any way; there is nobody to be told.
-            let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(upstream)).await;
+            let idle = Idle::new();
+            idle.count();
+            let heard = |io| Heard::new(TokioIo::new(io), Arc::clone(&idle));
+            let (mut client, mut upstream) = (heard(client), heard(upstream));
+            tokio::select! {
+                // Either side may end it in any way; there is nobody to be told.
+                _ = copy_bidirectional(&mut client, &mut upstream) => {}
+                () = idle.lasts(patience) => tracing::debug!("a WebSocket was idle for too long"),
+            }
         });
     }
     response

@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::uri::PathAndQuery;
@@ -19,7 +19,7 @@ use metrics::Histogram;
 use rustls::ClientConfig;
 use semel::Lease;
 use semel::http::Verdict;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use super::body::{Moved, Outbound, Returned};
@@ -38,6 +38,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// How many headers an answer may have. One with more is an answer lost, and its key held.
 const MAX_HEADERS: usize = 512;
+
+/// The largest buffer for what comes from the upstream on a connection, and the largest head of an answer.
+const BUFFER: usize = 64 << 10;
 
 type Pool = legacy::Client<HttpsConnector<Lines>, Outbound>;
 
@@ -68,7 +71,8 @@ pub(super) fn client(trust: ClientConfig) -> Client {
     pool.pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .retry_canceled_requests(false)
-        .http1_max_headers(MAX_HEADERS);
+        .http1_max_headers(MAX_HEADERS)
+        .http1_max_buf_size(BUFFER);
     let keeping = pool.build(tls.clone());
     Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(tls), doubts }
 }
@@ -162,7 +166,7 @@ impl Upstream {
         let Shared { origin, patience, seconds, .. } = &*self.0;
         let began = Instant::now();
         let captured = capture_connection(&mut request);
-        let moved = request.extensions().get::<Moved>().cloned().unwrap_or_default();
+        let moved = request.extensions().get::<Moved>().cloned();
         let mut asking = std::pin::pin!(client.request(request));
         let mut exchange = None;
         let mut answer = std::pin::pin!(poll_fn(|context| {
@@ -177,11 +181,13 @@ impl Upstream {
             }
             polled
         }));
+        let mut until = began + *patience;
         let answer = loop {
-            let before = moved.count();
-            match timeout(*patience, &mut answer).await {
-                // It has not been asked to the end yet.
-                Err(_) if moved.count() != before => {}
+            match timeout_at(until, &mut answer).await {
+                // The time counts from when the last was sent of what is asked.
+                Err(_) if moved.as_ref().is_some_and(|moved| moved.last() + *patience > until) => {
+                    until = moved.as_ref().map_or(until, |moved| moved.last() + *patience);
+                }
                 answer => break answer,
             }
         };

@@ -5,6 +5,7 @@ mod upstream;
 mod stop;
 mod wire;
 mod certs;
+mod http2;
 
 mod semantics;
 mod scopes;
@@ -23,6 +24,8 @@ mod limits;
 mod room;
 mod crashes;
 mod streams;
+mod bounds;
+mod ends;
 mod speech;
 mod signals;
 mod starts;

@@ -252,6 +252,14 @@ impl Gateway {
         files.split_whitespace().next().and_then(|soft| soft.parse().ok()).unwrap_or(u64::MAX)
     }
 
+    /// How much memory it had in use at most.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        kibibytes.expect("a number") << 10
+    }
+
     pub(crate) async fn wire(&self) -> Wire {
         Wire::to(self.address).await
     }
