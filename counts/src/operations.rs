@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use anyhow::{Result, ensure};
 use http::Request;
-use semel::decide::Decision;
 use semel::http::{RequestFingerprint, parse_key};
+use semel::protocol::decide::Decision;
 use semel::{Claim, Outcome};
 
 use crate::store;
@@ -40,7 +40,7 @@ pub(crate) fn fingerprint(times: usize) -> Result<()> {
 pub(crate) fn decide(times: usize) -> Result<()> {
     let (found, repeat, now) = store::done()?;
     for _ in 0..times {
-        let decision = semel::decide::claim(black_box(&found), black_box(&repeat), now);
+        let decision = semel::protocol::decide::claim(black_box(&found), black_box(&repeat), now);
         ensure!(matches!(decision, Decision::Answer(Claim::Done(_))), "a repeat was not replayed");
     }
     Ok(())

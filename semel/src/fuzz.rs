@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::fingerprint::Fingerprint;
 use crate::http::parse_key;
-use crate::outcome::Headers;
+use crate::words::fingerprint::Fingerprint;
+use crate::words::outcome::Headers;
 
 /// A header's value either is one key, which survives being quoted, or is refused; and nothing is a key when strict
 /// that is not one otherwise.

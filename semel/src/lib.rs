@@ -57,107 +57,57 @@
 //!   Redis: `RedisStore` (feature `redis`).
 //! - To let Redis, or memory, answer repeats before Postgres: [`Tiered`].
 //! - To look into a store and settle a held key: [`Inspect`].
-//! - To write a store: [`backend::Backend`], and the suite in `semel::conformance` (feature `conformance`).
-//! - The rule itself: [`decide`].
+//! - To write a store: [`store::backend::Backend`], and the suite in `semel::store::conformance` (feature `conformance`).
+//! - The rule itself: [`protocol::decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 // docs.rs shows beside each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-mod key;
-mod fingerprint;
-mod intent;
-mod lease;
-mod outcome;
-mod record;
-mod terms;
-mod ask;
-mod answer;
-pub mod change;
-pub mod decide;
-mod size;
-mod store;
-mod inspect;
-pub mod backend;
-pub mod slot;
-pub mod verbs;
-mod memory;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod batch;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod clock;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod codec;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod counted;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod limits;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod id;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod question;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod migration;
-#[cfg(feature = "postgres")]
-pub mod postgres;
-#[cfg(feature = "redis")]
-pub mod redis;
-#[cfg(feature = "sqlite")]
-pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod tls;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod waking;
-mod prune;
-mod tiered;
-mod policy;
-mod once;
-mod meter;
+mod words;
+#[doc(hidden)]
+pub mod protocol;
+pub mod store;
+mod engine;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-#[cfg(all(any(test, fuzzing), feature = "http", feature = "postgres"))]
-#[doc(hidden)]
-pub mod fuzz;
-#[cfg(all(doctest, feature = "axum", feature = "postgres"))]
-mod pages;
-mod error;
+mod runtime;
+mod observe;
 #[cfg(not(semel_faults))]
 mod fault;
 #[cfg(semel_faults)]
 #[doc(hidden)]
 pub mod fault;
-mod text;
-mod time;
-mod timer;
+#[cfg(all(any(test, fuzzing), feature = "http", feature = "postgres"))]
+#[doc(hidden)]
+pub mod fuzz;
 
-pub use answer::{Ack, Change, Claim, Done, Held, LeaseLost, Mismatch, Remembered, Void};
-pub use ask::{Ask, Takeover};
-pub use error::StoreError;
-pub use fingerprint::{Fingerprint, FingerprintError};
-pub use inspect::{Cursor, Inspect, Page, Query, Stats};
-pub use intent::{Intent, IntentError};
-pub use key::{Key, KeyError, Scope};
-pub use lease::{Fence, Lease, Token, TokenError};
-pub use memory::{MemoryClock, MemoryStore};
+pub use engine::policy::{Policy, PolicyError};
+pub use engine::{Ceiling, Failure, Once, Ran, Reconcile, Reconciled, RunError, StoreHealth};
+pub use protocol::answer::{Ack, Change, Claim, Done, Held, LeaseLost, Mismatch, Remembered, Void};
+pub use protocol::ask::{Ask, Takeover};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use migration::MigrationStatus;
-pub use once::{Ceiling, Failure, Once, Ran, Reconcile, Reconciled, RunError, StoreHealth};
-pub use outcome::{Outcome, OutcomeError};
-pub use policy::{Policy, PolicyError};
+pub use store::MigrationStatus;
+pub use store::inspect::{Cursor, Inspect, Page, Query, Stats};
+pub use store::memory::{MemoryClock, MemoryStore};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
-pub use prune::{Pruner, Pruning, continuously_prune};
-pub use record::{Note, Owner, Phase, Record, State};
+pub use store::postgres::{PostgresOptions, PostgresStore};
+pub use store::pruner::{Pruner, Pruning, continuously_prune};
 #[cfg(feature = "redis")]
-pub use redis::{RedisOptions, RedisStore};
-pub use size::StoreSize;
+pub use store::redis::{RedisOptions, RedisStore};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteOptions, SqliteStore};
+pub use store::sqlite::{SqliteOptions, SqliteStore};
+pub use store::tiered::{Hot, MemoryCache, Rank, Tiered};
 pub use store::{Found, MAX_SECRET_BYTES, Prune, Store};
-pub use terms::{AfterCrash, Terms, TermsError};
-pub use text::TextError;
-pub use tiered::{Hot, MemoryCache, Rank, Tiered};
-pub use time::Timestamp;
+pub use words::error::StoreError;
+pub use words::fingerprint::{Fingerprint, FingerprintError};
+pub use words::intent::{Intent, IntentError};
+pub use words::key::{Key, KeyError, Scope};
+pub use words::lease::{Fence, Lease, Token, TokenError};
+pub use words::outcome::{Outcome, OutcomeError};
+pub use words::record::{Note, Owner, Phase, Record, State};
+pub use words::size::StoreSize;
+pub use words::terms::{AfterCrash, Terms, TermsError};
+pub use words::text::TextError;
+pub use words::time::Timestamp;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::conformance::{self, Subject};
+use semel::store::conformance::{self, Subject};
 use semel::{
     Ask, Claim, Failure, Inspect, Intent, Key, MemoryStore, Once, Owner, Prune, Store, Takeover, Terms, Token,
 };

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use semel::conformance::{PRIMITIVES, PROMISES};
+use semel::store::conformance::{PRIMITIVES, PROMISES};
 
 /// Name and first line of the docs of every promise, as the source has them.
 fn in_source() -> BTreeMap<String, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/conformance");
     let mut found = BTreeMap::new();
     for file in fs::read_dir(folder).expect("the conformance suite is there") {
         let text = fs::read_to_string(file.expect("a file").path()).expect("source is text");

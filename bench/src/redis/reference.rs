@@ -12,12 +12,12 @@ use crate::caller::BODY_BYTES;
 
 /// The scripts, as the store puts them together.
 const OPEN: &str = concat!(
-    include_str!("../../../semel/src/redis/lua/record.lua"),
-    include_str!("../../../semel/src/redis/lua/open.lua")
+    include_str!("../../../semel/src/store/redis/lua/record.lua"),
+    include_str!("../../../semel/src/store/redis/lua/open.lua")
 );
 const WRITE: &str = concat!(
-    include_str!("../../../semel/src/redis/lua/record.lua"),
-    include_str!("../../../semel/src/redis/lua/write.lua")
+    include_str!("../../../semel/src/store/redis/lua/record.lua"),
+    include_str!("../../../semel/src/store/redis/lua/write.lua")
 );
 
 const LEASE: &str = "30000000";

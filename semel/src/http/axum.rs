@@ -7,11 +7,11 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, IntoResponseParts, ResponseParts};
 use bytes::Bytes;
 
-use super::read::Unkeyed;
-use super::rejection::{Rejection, Renderer};
-use super::verdict::Verdict;
-use crate::lease::Lease;
-use crate::outcome::Outcome;
+use crate::http::reply::rejection::{Rejection, Renderer};
+use crate::http::request::read::Unkeyed;
+use crate::http::response::verdict::Verdict;
+use crate::words::lease::Lease;
+use crate::words::outcome::Outcome;
 
 /// The lease of the attempt that this handler is. A request without a key is refused.
 impl<S: Sync> FromRequestParts<S> for Lease {

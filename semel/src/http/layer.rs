@@ -9,21 +9,21 @@ use ::http::{Method, Response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
-use super::credentials::Credential;
-use super::fingerprint::RequestFingerprint;
-use super::headers::{HeaderRefused, Recorded};
-use super::memory::Memory;
-use super::pace::LeastRate;
-use super::rejection::{Rejection, Renderer};
-use super::scope::{Anonymous, Scoping};
-use super::secret::PrincipalSecret;
 use super::service::Idempotency;
-use super::verdict::Verdict;
-use crate::error::StoreError;
-use crate::key::{KeyError, Scope};
-use crate::once::{Ceiling, Once, StoreHealth};
-use crate::policy::{Policy, PolicyError};
+use crate::engine::policy::{Policy, PolicyError};
+use crate::engine::{Ceiling, Once, StoreHealth};
+use crate::http::reply::rejection::{Rejection, Renderer};
+use crate::http::request::credentials::Credential;
+use crate::http::request::fingerprint::RequestFingerprint;
+use crate::http::request::memory::Memory;
+use crate::http::request::pace::LeastRate;
+use crate::http::request::scope::{Anonymous, Scoping};
+use crate::http::request::secret::PrincipalSecret;
+use crate::http::response::headers::{HeaderRefused, Recorded};
+use crate::http::response::verdict::Verdict;
 use crate::store::Store;
+use crate::words::error::StoreError;
+use crate::words::key::{KeyError, Scope};
 
 /// What the application makes of a response.
 pub(super) type Judge = dyn Fn(&::http::response::Parts) -> Option<Verdict> + Send + Sync;

@@ -151,35 +151,22 @@
 //! When the server begins to stop, [`IdempotencyLayer::end_waits`] lets go the repeats that wait for a running attempt. When it has
 //! stopped, [`IdempotencyLayer::drain`] waits for handlers whose clients have gone.
 
+mod request;
+mod response;
+mod reply;
 mod layer;
 mod service;
-mod read;
-mod key;
-mod credentials;
-mod scope;
-mod secret;
-mod seal;
-mod fingerprint;
-mod body;
-mod memory;
-mod pace;
-mod run;
-mod verdict;
-mod headers;
-mod reply;
-mod rejection;
-mod published;
 #[cfg(feature = "axum")]
 mod axum;
 
-pub use body::ReadAhead;
-pub use credentials::Credential;
-pub use fingerprint::{PointerError, RequestFingerprint};
-pub use headers::{HeaderRefused, may_record};
-pub use key::{KeyFault, parse as parse_key};
+pub use crate::http::reply::rejection::Rejection;
+pub use crate::http::request::body::ReadAhead;
+pub use crate::http::request::credentials::Credential;
+pub use crate::http::request::fingerprint::{PointerError, RequestFingerprint};
+pub use crate::http::request::key::{KeyFault, parse as parse_key};
+pub use crate::http::request::memory::Memory;
+pub use crate::http::request::scope::Anonymous;
+pub use crate::http::response::headers::{HeaderRefused, may_record};
+pub use crate::http::response::verdict::Verdict;
 pub use layer::IdempotencyLayer;
-pub use memory::Memory;
-pub use rejection::Rejection;
-pub use scope::Anonymous;
 pub use service::Idempotency;
-pub use verdict::Verdict;

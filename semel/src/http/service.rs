@@ -13,16 +13,16 @@ use tokio::sync::oneshot;
 use tower_service::Service;
 use tracing::{Instrument, Span, field};
 
-use super::body::ReadAhead;
 use super::layer::IdempotencyLayer;
-use super::memory::Memory;
-use super::read::{Asked, Named, key_of, known, read, unkeyed};
-use super::rejection::Rejection;
-use super::reply::{Answer, answer, render};
-use super::run::run;
 use crate::fault;
-use crate::lease::Lease;
-use crate::meter;
+use crate::http::reply::rejection::Rejection;
+use crate::http::reply::{Answer, answer, render};
+use crate::http::request::body::ReadAhead;
+use crate::http::request::memory::Memory;
+use crate::http::request::read::{Asked, Named, key_of, known, read, unkeyed};
+use crate::http::response::run::run;
+use crate::observe;
+use crate::words::lease::Lease;
 
 /// A service whose requests are safe to retry.
 ///
@@ -148,5 +148,5 @@ fn refuse<R: Body>(layer: &IdempotencyLayer, span: &Span, rejection: Rejection) 
 /// Counts the answer, and notes it in the span of the request.
 fn note(span: &Span, answer: &'static str) {
     span.record("answer", answer);
-    meter::request(answer);
+    observe::request(answer);
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel::backend::{Answers, Backend, Opened, Replaced, Written};
-use semel::change::{Replace, Write};
+use semel::protocol::draft::{Replace, Write};
+use semel::store::backend::{Answers, Backend, Opened, Replaced, Written};
 use semel::{Ask, Key, MemoryStore, Page, Prune, Query, Record, Stats, StoreError, Timestamp};
 use tokio::time::sleep;
 

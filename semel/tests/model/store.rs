@@ -3,13 +3,14 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use semel::backend::{Replaced, Written};
-use semel::change::{Action, Draft, DraftState, Replace, Write};
-use semel::decide::{self, Settle};
-use semel::verbs::{self, Claiming, Step};
+use semel::protocol::decide::{self, Settle};
+use semel::protocol::draft::{Action, Draft, DraftState, Replace, Write};
+use semel::protocol::slot;
+use semel::store::backend::{Replaced, Written};
+use semel::store::verbs::{self, Claiming, Step};
 use semel::{
     AfterCrash, Ask, Claim, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover,
-    Terms, Timestamp, Token, slot,
+    Terms, Timestamp, Token,
 };
 
 use super::mutants::Mutant;
@@ -193,7 +194,7 @@ fn open(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now:
     let mut opened = slot::open(slot, &ask, now);
     if config.mutant == Some(Mutant::FenceStartsAnew)
         && !existed
-        && let semel::backend::Opened::Created { fence, .. } = &mut opened
+        && let semel::store::backend::Opened::Created { fence, .. } = &mut opened
         && let Some(record) = slot
     {
         *fence = self::fence(1);
@@ -234,7 +235,7 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
     };
     let found = Record { version: expected_version.into(), ..record(free) };
     let ask = ask(config, message, FAR_AHEAD);
-    let opened = semel::backend::Opened::Found(Box::new(found));
+    let opened = semel::store::backend::Opened::Found(Box::new(found));
     match Claiming::new(&ask, 1).opened(opened, LONG_AGO) {
         Step::Replace(replace) => *replace,
         // The same token: the replace was sent before the record was released by that token.

@@ -7,11 +7,12 @@
 
 mod checks;
 
-use semel::backend::{Replaced, Written};
-use semel::change::{Action as OwnerAction, Replace, Write};
-use semel::decide::{self, Settle};
-use semel::verbs::{Claiming, Step};
-use semel::{AfterCrash, Ask, Claim, Done, Rank, Remembered, Takeover, Terms, Timestamp, slot};
+use semel::protocol::decide::{self, Settle};
+use semel::protocol::draft::{Action as OwnerAction, Replace, Write};
+use semel::protocol::slot;
+use semel::store::backend::{Replaced, Written};
+use semel::store::verbs::{Claiming, Step};
+use semel::{AfterCrash, Ask, Claim, Done, Rank, Remembered, Takeover, Terms, Timestamp};
 use stateright::{Model, Property};
 
 use super::state::{Row, Stage};

@@ -1,7 +1,9 @@
 //! Completion by SQL: the functions answer as the rule does.
 
-use semel::change::{Action, Write};
-use semel::{Ack, Fence, Lease, Outcome, PostgresStore, Record, Store, Token, decide, slot, verbs};
+use semel::protocol::draft::{Action, Write};
+use semel::protocol::{decide, slot};
+use semel::store::verbs;
+use semel::{Ack, Fence, Lease, Outcome, PostgresStore, Record, Store, Token};
 use tokio_postgres::Client;
 
 use crate::place::{Place, ask, granted, taken_over};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::conformance::{self, Subject};
+use semel::store::conformance::{self, Subject};
 
 use crate::place::Place;
 

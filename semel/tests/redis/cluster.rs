@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
-use semel::conformance::{self, Subject};
+use semel::store::conformance::{self, Subject};
 use semel::{Ask, Claim, Key, Prune, Query, RedisStore, Store, Terms};
 use xtask::redis_servers::RedisServers;
 

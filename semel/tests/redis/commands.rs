@@ -35,7 +35,7 @@ fn login() -> String {
 
 /// What the files of a folder with this ending say.
 fn sources(folder: &str, ending: &str) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/redis").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis").join(folder);
     let files = fs::read_dir(folder).expect("the source is there").map(|file| file.unwrap().path());
     let files: Vec<PathBuf> =
         files.filter(|file| file.extension().is_some_and(|own| own == ending)).collect();

@@ -155,13 +155,13 @@ async fn what_has_no_outcome_has_an_index() {
         let nulls = rusqlite::params_from_iter(std::iter::repeat_n(rusqlite::types::Null, numbers));
         plan.query_map(nulls, |row| row.get::<_, String>(3)).unwrap().map(Result::unwrap).collect()
     };
-    let running = plan(include_str!("../../src/sqlite/sql/running.sql"));
+    let running = plan(include_str!("../../src/store/sqlite/sql/running.sql"));
     assert!(
         running.contains("USING INDEX semel_records_running (lease_until>? AND lease_until<?)"),
         "{running}"
     );
-    let scan = plan(include_str!("../../src/sqlite/sql/scan.sql"));
+    let scan = plan(include_str!("../../src/store/sqlite/sql/scan.sql"));
     assert!(scan.contains("(id>? AND id<?)") && !scan.contains("TEMP B-TREE"), "{scan}");
-    let prune = plan(include_str!("../../src/sqlite/sql/prune.sql"));
+    let prune = plan(include_str!("../../src/store/sqlite/sql/prune.sql"));
     assert!(prune.contains("USING INDEX semel_records_expiring (expires_at<?)"), "{prune}");
 }

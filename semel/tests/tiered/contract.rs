@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::conformance::{self, Subject};
+use semel::store::conformance::{self, Subject};
 use semel::{Inspect, MemoryStore, Tiered};
 
 use crate::place::{Folder, Place, cache};

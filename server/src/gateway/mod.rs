@@ -4,30 +4,10 @@
 //! [table], and is answered by the layer, with the [upstream] as the inner service. What has no key passes through.
 
 mod accept;
-mod ceiling;
-mod files;
-mod workers;
-mod stream;
-mod linger;
-mod taken;
-mod idle;
-mod screen;
-mod serve;
-mod door;
-mod table;
-mod caller;
-mod jwt;
+mod request;
 mod upstream;
-mod line;
-mod headers;
-mod tunnel;
-mod body;
-mod patient;
-mod passing;
-mod drip;
-mod problem;
+mod ceiling;
 mod state;
-mod tls;
 mod meter;
 
 use std::net::SocketAddr;
@@ -87,16 +67,16 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
 /// If a URL or a file that it names cannot be used.
 pub(crate) fn check(config: &Config) -> Result<()> {
     config.place.check()?;
-    tls::client(config.upstream_ca.as_deref())?;
+    crate::gateway::accept::tls::client(config.upstream_ca.as_deref())?;
     check_keys(config)?;
-    config.tls.as_ref().map(tls::server).transpose()?;
+    config.tls.as_ref().map(crate::gateway::accept::tls::server).transpose()?;
     Ok(())
 }
 
 /// Refuses files with keys for tokens that cannot be used. What is behind a URL is not known before it is asked.
 fn check_keys(config: &Config) -> Result<()> {
     config.tokens().try_for_each(|jwt| match &jwt.keys {
-        KeysAt::File(path) => jwt::check_file(path),
+        KeysAt::File(path) => crate::gateway::request::jwt::check_file(path),
         KeysAt::Url(_) => Ok(()),
     })
 }
@@ -123,7 +103,7 @@ impl Gateway {
     /// # Errors
     /// If either cannot be done.
     pub(crate) async fn start(config: Config) -> Result<Self> {
-        files::raise(&config);
+        crate::gateway::accept::files::raise(&config);
         let listener = bind(config.listen).await?;
         let address = listener.local_addr()?;
         let store = Opened::open_before_cache(&config.place).await?;
@@ -156,7 +136,12 @@ impl Gateway {
         let state = Arc::new(State::new(config, layer.clone())?);
         state.read_keys().await;
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
-        connections.spawn(accept::accept(listener, Arc::clone(&state), connections.clone(), stop.clone()));
+        connections.spawn(crate::gateway::accept::accept(
+            listener,
+            Arc::clone(&state),
+            connections.clone(),
+            stop.clone(),
+        ));
         tracing::info!("listening on {address}");
         Ok(Self { state, store, layer, address, pruner, _watch: watch, connections, stop })
     }

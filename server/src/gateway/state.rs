@@ -6,13 +6,16 @@ use anyhow::{Result, ensure};
 use semel::http::IdempotencyLayer;
 use tokio_rustls::TlsAcceptor;
 
-use super::jwt::KeySources;
-use super::linger::Places;
 use super::meter::Meter;
-use super::passing::Passing;
-use super::table::Table;
-use super::workers::Workers;
-use super::{check_keys, tls, upstream};
+use crate::gateway::accept::linger::Places;
+use crate::gateway::accept::tls;
+use crate::gateway::accept::workers::Workers;
+use crate::gateway::check_keys;
+use crate::gateway::request::jwt::KeySources;
+use crate::gateway::request::passing::Passing;
+use crate::gateway::request::table::Table;
+use crate::gateway::upstream;
+
 use crate::config::{Config, JwtConfig};
 
 /// What all requests share.

@@ -1,0 +1,100 @@
+//! What a request hears that is not admitted: what is recorded under its key, or why it may not run.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Once;
+use super::admission::{Admitted, Refused};
+use super::claim::Copies;
+use super::error::RunError;
+use super::patience::{Patience, call};
+use crate::protocol::answer::Claim;
+use crate::protocol::ask::{Ask, Takeover};
+use crate::protocol::decide;
+use crate::words::intent::Intent;
+use crate::words::key::Key;
+use crate::words::lease::Token;
+use crate::words::record::Record;
+
+/// The answer to a claim, or to a look that took its place.
+pub(super) struct Answered {
+    pub(super) claim: Claim,
+    pub(super) copies: Copies,
+    /// What is left of the admission, or why there was none.
+    pub(super) right: Result<Admitted, Refused>,
+}
+
+impl Once {
+    /// Claims if the limits admit it, else only looks at what is recorded. What would run is refused then, with nothing
+    /// claimed.
+    pub(super) async fn ask_within_limits(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        takeover: Takeover,
+        kept: Option<Admitted>,
+    ) -> Result<Answered, RunError> {
+        match kept.map_or_else(|| self.engine.admission.admit(key), Ok) {
+            Ok(admitted) => {
+                let (claim, copies) = self.ask(key, intent, takeover).await?;
+                Ok(Answered { claim, copies, right: Ok(admitted) })
+            }
+            Err(refused) => Box::pin(self.look(key, intent, takeover, refused)).await,
+        }
+    }
+
+    async fn look(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        takeover: Takeover,
+        refused: Refused,
+    ) -> Result<Answered, RunError> {
+        let asked = Instant::now();
+        let mut patience = Patience::since(asked, self.engine.policy.patience(), key);
+        let found = self.found(key, &mut patience).await;
+        let now = match self.engine.store.known_now() {
+            Some(now) => now,
+            None => self.find_now(&mut patience).await?,
+        };
+        let ask = Ask {
+            key: key.clone(),
+            intent: intent.clone(),
+            token: Token::random(),
+            owner: self.engine.owner.clone(),
+            terms: self.engine.policy.terms(),
+            takeover,
+            not_after: now.after(Duration::from_secs(1)),
+        };
+        let found = found.inspect_err(|_| self.engine.meter.claim("unavailable", asked.elapsed()))?;
+        if let Some(claim) = decide::look(found.as_ref(), &ask, now) {
+            self.engine.meter.claim(claim.word(), asked.elapsed());
+            return Ok(Answered { claim, copies: Copies::none(&ask), right: Err(refused) });
+        }
+        let right = match found {
+            Some(_) if refused.is_for_new_keys() => self.engine.admission.admit_known(key),
+            _ => Err(refused),
+        };
+        match right {
+            Ok(admitted) => {
+                let (claim, copies) = self.ask(key, intent, takeover).await?;
+                Ok(Answered { claim, copies, right: Ok(admitted) })
+            }
+            Err(refused) => {
+                self.engine.meter.claim("refused", asked.elapsed());
+                Err(refused.error())
+            }
+        }
+    }
+
+    async fn found(&self, key: &Key, patience: &mut Patience<'_>) -> Result<Option<Record>, RunError> {
+        loop {
+            match call(self.engine.store.find(key)).await {
+                Ok(found) => return Ok(found),
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(RunError::Unavailable(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! The engine: claim, run, settle.
+
+pub(crate) mod policy;
+mod admission;
+mod claim;
+mod look;
+mod attempt;
+mod renew;
+mod settle;
+mod voids;
+mod wait;
+mod reconcile;
+mod patience;
+mod health;
+mod error;
+#[cfg(semel_faults)]
+mod mistake;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+use tokio::task::JoinError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::engine::policy::{Policy, PolicyError};
+use crate::fault;
+use crate::observe::Meter;
+use crate::protocol::answer::Claim;
+use crate::protocol::ask::Takeover;
+use crate::store::Store;
+use crate::words::error::StoreError;
+use crate::words::intent::Intent;
+use crate::words::key::Key;
+use crate::words::lease::Lease;
+use crate::words::outcome::Outcome;
+use crate::words::record::Owner;
+use crate::words::terms::AfterCrash;
+
+use self::admission::{Admission, Admitted, Refused};
+use self::health::Health;
+use self::look::Answered;
+use self::renew::Alive;
+use self::voids::Voids;
+use self::wait::{Waiter, Waiters};
+use crate::runtime::carry::Carried;
+
+pub use self::admission::Ceiling;
+pub use self::error::{Failure, RunError};
+pub use self::health::StoreHealth;
+pub use self::reconcile::{Reconcile, Reconciled};
+
+/// How often a reconcile hook is asked in one run; each time, another attempt was lost meanwhile.
+const MAX_RECONCILES: u32 = 3;
+
+/// Runs work once per key.
+///
+/// Clones share their store and their waiters and are cheap.
+///
+/// With defaults, a crash holds the key, because nobody knows what the lost attempt did:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{Failure, Intent, Key, MemoryStore, Once};
+///
+/// let once = Once::new(MemoryStore::new());
+/// let key = Key::new("billing", "invoice-42")?;
+/// let intent = Intent::of("charge", "invoice-42", &1_000)?;
+///
+/// let first = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged".to_owned()) }).await?;
+/// let again = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged twice".to_owned()) }).await?;
+/// assert_eq!((first.value.as_str(), first.replayed), ("charged", false));
+/// assert_eq!((again.value.as_str(), again.replayed), ("charged", true));
+/// # Ok(())
+/// # }
+/// ```
+/// Customised, for work that may run again because its effect is deduplicated by the fence:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use semel::{Failure, Intent, Key, MemoryStore, Once, Policy};
+///
+/// let policy = Policy::retry().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(5))?;
+/// let once = Once::new(MemoryStore::new()).with_policy(policy).with_owner("worker-3");
+/// let key = Key::new("jobs", "report-7")?;
+/// let intent = Intent::of("render", "report-7", &"march")?;
+/// let ran = once
+///     .run(&key, &intent, |lease| async move {
+///         let pages: u32 = tokio::select! {
+///             pages = async { 12 } => pages,
+///             () = lease.lost() => return Err(Failure::unknown("another worker took over")),
+///         };
+///         Ok(pages)
+///     })
+///     .await?;
+/// assert_eq!(ran.value, 12);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Once {
+    engine: Arc<Engine>,
+}
+
+/// What the clones of an engine share, as long as none of them is set otherwise.
+#[derive(Clone)]
+struct Engine {
+    store: Arc<dyn Store>,
+    policy: Policy,
+    owner: Owner,
+    reconcile: Option<Arc<dyn Reconcile>>,
+    waiters: Arc<Waiters>,
+    alive: Arc<Alive>,
+    voids: Arc<Voids>,
+    admission: Admission,
+    health: Arc<Health>,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+    /// Repeats wait no more. It comes with the shutdown, or before.
+    waits_end: CancellationToken,
+    meter: Arc<Meter>,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran<T> {
+    /// The value, the same for everyone.
+    pub value: T,
+    /// Whether another attempt made it.
+    pub replayed: bool,
+}
+
+impl Once {
+    /// How many attempts run at a time unless set.
+    pub const DEFAULT_MAX_ATTEMPTS: usize = 10_000;
+
+    /// An engine over a store, with [`Policy::hold`].
+    pub fn new(store: impl Store) -> Self {
+        let shutdown = CancellationToken::new();
+        let engine = Engine {
+            meter: Arc::new(Meter::new(store.name())),
+            store: Arc::new(store),
+            policy: Policy::hold(),
+            owner: Owner::new(&format!("process {}", std::process::id())),
+            reconcile: None,
+            waiters: Arc::default(),
+            alive: Arc::default(),
+            voids: Arc::default(),
+            admission: Admission::default(),
+            health: Arc::default(),
+            tasks: TaskTracker::new(),
+            waits_end: shutdown.child_token(),
+            shutdown,
+        };
+        Self { engine: Arc::new(engine) }
+    }
+
+    /// The same engine with another policy.
+    ///
+    /// # Panics
+    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres. A service finds that out
+    /// when it starts; [`Once::try_with_policy`] is for policies that a configuration names.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
+        self.try_with_policy(policy).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same engine with another policy.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
+    pub fn try_with_policy(self, policy: Policy) -> Result<Self, PolicyError> {
+        let store = &self.engine.store;
+        if policy.after_crash() == AfterCrash::Transactional && !store.completes_in_transactions() {
+            return Err(PolicyError::NotTransactional { store: store.name() });
+        }
+        Ok(self.with(|engine| engine.policy = policy))
+    }
+
+    /// The store below.
+    #[cfg(feature = "http")]
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.engine.store
+    }
+
+    /// How keys are run here.
+    pub fn policy(&self) -> &Policy {
+        &self.engine.policy
+    }
+
+    /// The same engine with a name for this process, shown to operators.
+    #[must_use]
+    pub fn with_owner(self, name: &str) -> Self {
+        self.with(|engine| engine.owner = Owner::new(name))
+    }
+
+    /// The same engine with a hook that is asked about held keys.
+    #[must_use]
+    pub fn with_reconcile(self, reconcile: impl Reconcile) -> Self {
+        self.with(|engine| engine.reconcile = Some(Arc::new(reconcile)))
+    }
+
+    /// The same engine with another limit of attempts that run at a time; [`Once::DEFAULT_MAX_ATTEMPTS`] unless set.
+    ///
+    /// An attempt goes on when its caller goes away, so a limit on callers does not bound attempts. With none left, the store
+    /// is only asked what is recorded: repeats of what is done, running or held are answered as usual, and what would run is
+    /// refused as [`RunError::TooManyAttempts`], with nothing claimed. A takeover and a reconcile hook count as well. A repeat
+    /// that waits does not, nor does an attempt whose work is over. Clones made afterwards count together with this one.
+    #[must_use]
+    pub fn with_max_attempts(self, limit: usize) -> Self {
+        self.with(|engine| engine.admission.set_max_attempts(limit))
+    }
+
+    /// The same engine with a limit of unsettled keys of one caller, which is the realm and the principal of its keys; none
+    /// unless set. Beyond, what would run is refused as [`RunError::QuotaExceeded`].
+    ///
+    /// It is counted in this process: attempts that run or are not settled yet, and, for half an hour to an hour, keys that
+    /// were left held. At most 65,536 callers are kept in mind. Clones made afterwards count together with this one.
+    #[must_use]
+    pub fn with_max_unsettled_per_caller(self, limit: u32) -> Self {
+        self.with(|engine| engine.admission.set_max_unsettled(limit))
+    }
+
+    /// The same engine with a limit of new keys that one caller may use within this time; none unless set. Beyond, a key
+    /// without a record is refused as [`RunError::QuotaExceeded`], which says when there is room for the next one.
+    ///
+    /// It is counted as [`Once::with_max_unsettled_per_caller`] is.
+    #[must_use]
+    pub fn with_max_new_per_caller(self, limit: u32, within: Duration) -> Self {
+        self.with(|engine| engine.admission.set_max_new(limit, within))
+    }
+
+    /// The same engine with a ceiling for what the store keeps. While it is reached, a key without a record is refused as
+    /// [`RunError::StoreFull`].
+    #[must_use]
+    pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
+        self.with(|engine| engine.admission.set_ceiling(ceiling))
+    }
+
+    /// How the writes of this engine and its clones have fared lately, to judge by whether it is ready for requests.
+    pub fn store_health(&self) -> StoreHealth {
+        self.engine.health.now()
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Engine)) -> Self {
+        change(Arc::make_mut(&mut self.engine));
+        self
+    }
+
+    /// Runs the work if this is the first to ask, else gives back what was recorded.
+    ///
+    /// The work runs on a task of its own: dropping this future does not stop it, and its value is recorded all
+    /// the same. What the caller gets is read from the record's bytes, the first time, too.
+    ///
+    /// The lease is renewed on another. Work that blocks its thread belongs on a blocking thread: if it blocks
+    /// every thread of the runtime, nothing is renewed and the lease runs out.
+    ///
+    /// An error of the work abandons the key unless it is [`Failure::nothing_happened`]; so does a panic. An
+    /// error that repeats should get as well, such as a refused card, is a value: return `Ok(Err(refused))`.
+    ///
+    /// # Errors
+    /// [`RunError`] says why there is no value.
+    pub async fn run<T, W, F>(&self, key: &Key, intent: &Intent, work: W) -> Result<Ran<T>, RunError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        W: FnOnce(Lease) -> F + Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let recorded = |lease| async move { Ok(Outcome::json(&work(lease).await?)?) };
+        let Ran { value: outcome, replayed } = self.run_outcome(key, intent, recorded).await?;
+        let value = outcome.parse().map_err(RunError::Outcome)?;
+        Ok(Ran { value, replayed })
+    }
+
+    /// As [`Once::run`], for work that makes its outcome itself.
+    ///
+    /// The first caller gets the outcome whole; if its body is over [`Policy::max_body_bytes`], it is recorded
+    /// without, and repeats get it without.
+    ///
+    /// # Errors
+    /// [`RunError`] says why there is no outcome.
+    pub async fn run_outcome<W, F>(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        work: W,
+    ) -> Result<Ran<Outcome>, RunError>
+    where
+        W: FnOnce(Lease) -> F + Send + 'static,
+        F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        let work = Box::new(move |lease| -> BoxFuture<'static, _> { Box::pin(work(lease)) });
+        self.carry(key, intent, work, Place::OwnTask, None).await
+    }
+
+    /// As [`Once::run_outcome`], for work that runs with its caller, who polls this until it is there, or drops it: a
+    /// task less. Dropped, it goes on on a task of its own, as any run does. A wait for another attempt ends when the caller
+    /// is let go, too.
+    #[cfg(feature = "http")]
+    pub(crate) async fn run_here(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        work: Work,
+        let_go: Option<LetGo>,
+    ) -> Result<Ran<Outcome>, RunError> {
+        self.carry(key, intent, work, Place::Here, let_go).await
+    }
+
+    fn carry(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        work: Work,
+        place: Place,
+        let_go: Option<LetGo>,
+    ) -> Carried<Result<Ran<Outcome>, RunError>> {
+        let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
+        // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing else does.
+        let (gone, here) = oneshot::channel();
+        let mut caller = Caller { gone, let_go };
+        // Whoever drains the engine waits for its end, wherever it runs.
+        let tracked = self.engine.tasks.token();
+        let drive = async move {
+            let ran = once.drive(&key, &intent, &mut caller, work, place).await;
+            drop(tracked);
+            ran
+        };
+        Carried::new(drive, here)
+    }
+
+    /// Lets no repeat wait for a running attempt any more: those that do are refused at once, as [`RunError::Pending`].
+    ///
+    /// Call it when a shutdown begins, before requests under way are waited for.
+    pub fn end_waits(&self) {
+        self.engine.waits_end.cancel();
+    }
+
+    /// Waits until all work that has started here is settled, and what goes on in the background has ended.
+    ///
+    /// It waits for every `run`, too: one that is kept, and neither polled nor dropped, would keep it for ever.
+    ///
+    /// Call it at shutdown, after the last `run`. It begins with [`Once::end_waits`], and what could not be settled is tried
+    /// for one more patience. What still runs is waited for, and never released. Claims that were not answered and cannot be
+    /// taken back in that time are given up: if one was applied, its key is in use until the lease is over.
+    pub async fn drain(&self) {
+        self.engine.shutdown.cancel();
+        self.engine.tasks.close();
+        self.engine.tasks.wait().await;
+    }
+
+    /// The line through the engine: claim, run, settle; or wait, or find out, and claim again.
+    ///
+    /// The steps that most runs do not take are boxed: what every run carries stays small.
+    async fn drive(
+        &self,
+        key: &Key,
+        intent: &Intent,
+        caller: &mut Caller,
+        work: Work,
+        place: Place,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let until = Instant::now() + self.engine.policy.wait();
+        let mut takeover = self.engine.policy.takeover();
+        let mut found_out = None;
+        let mut reconciles_left = MAX_RECONCILES;
+        let mut waiter: Option<Box<Waiter>> = None;
+        let mut kept: Option<Admitted> = None;
+        loop {
+            let Answered { mut claim, copies, right } =
+                self.ask_within_limits(key, intent, takeover, kept.take()).await?;
+            if !self.goes_on(&claim, key)
+                && let Some(waiter) = waiter.take()
+            {
+                waiter.wake_others();
+            }
+            match &mut claim {
+                Claim::Granted(lease) => {
+                    let permit = right.map_err(Refused::error)?.granted(lease);
+                    drop(waiter);
+                    fault::reach("granted");
+                    #[cfg(semel_faults)]
+                    let _mistake = mistake::ReleaseOnDrop::of(self, lease, &copies);
+                    if let Some(outcome) = found_out {
+                        return Box::pin(self.record(lease, intent, &copies, outcome)).await;
+                    }
+                    return match place {
+                        #[cfg(feature = "http")]
+                        Place::Here => self.attempt(lease, intent, &copies, work, permit).await,
+                        Place::OwnTask => self
+                            .start(lease.clone(), intent, &copies, work, permit)
+                            .await
+                            .unwrap_or_else(interrupted),
+                    };
+                }
+                Claim::Done(done) => return Ok(Ran { value: done.outcome.clone(), replayed: true }),
+                Claim::Mismatch(with) => return Err(RunError::Mismatch(with.clone())),
+                Claim::Late => {
+                    let late = StoreError::unavailable("the claim reached the store too late");
+                    return Err(RunError::Unavailable(late));
+                }
+                &mut Claim::Running { since, left } => {
+                    drop(right);
+                    Box::pin(self.wait(key, until, caller, &mut waiter))
+                        .await
+                        .map_err(|_| RunError::Pending { since, retry_after: left })?;
+                    // What was found out about an attempt need not be true of it any more: it ran meanwhile.
+                    (takeover, found_out) = (self.engine.policy.takeover(), None);
+                }
+                // Its renewals do not get through, but it lives, so it is not lost.
+                &mut Claim::Held(held) if self.engine.alive.has(key, held.fence) => {
+                    drop(right);
+                    let retry_after = self.engine.policy.terms().lease();
+                    Box::pin(self.wait(key, until, caller, &mut waiter))
+                        .await
+                        .map_err(|_| RunError::Pending { since: held.since, retry_after })?;
+                    (takeover, found_out) = (self.engine.policy.takeover(), None);
+                }
+                &mut Claim::Held(held) => {
+                    // A hook is work, too.
+                    kept = match right {
+                        Ok(admitted) => Some(admitted),
+                        Err(refused) if self.engine.reconcile.is_some() => return Err(refused.error()),
+                        Err(_) => None,
+                    };
+                    let known = if reconciles_left > 0 {
+                        Box::pin(self.find_out(key, intent, held)).await
+                    } else {
+                        Reconciled::Unknown
+                    };
+                    found_out = match known {
+                        Reconciled::Happened(outcome) => Some(outcome),
+                        Reconciled::DidNotHappen => None,
+                        Reconciled::Unknown => return Err(RunError::Held(held)),
+                    };
+                    reconciles_left -= 1;
+                    takeover = Takeover::Of(held.fence);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody runs under this key, so that it is worth waiting for.
+    fn goes_on(&self, claim: &Claim, key: &Key) -> bool {
+        match claim {
+            Claim::Granted(_) | Claim::Running { .. } => true,
+            Claim::Held(held) => self.engine.alive.has(key, held.fence),
+            Claim::Done(_) | Claim::Mismatch(_) | Claim::Late => false,
+        }
+    }
+
+    /// Waits until the attempt that runs may have ended, in the place that was got when it was waited for first.
+    async fn wait(
+        &self,
+        key: &Key,
+        until: Instant,
+        caller: &mut Caller,
+        waiter: &mut Option<Box<Waiter>>,
+    ) -> Result<(), NobodyWaits> {
+        if Instant::now() >= until {
+            return Err(NobodyWaits);
+        }
+        let waiter = match waiter {
+            Some(waiter) => waiter,
+            None => waiter.insert(Box::new(self.engine.waiters.enter(key).ok_or(NobodyWaits)?)),
+        };
+        tokio::select! {
+            biased;
+            () = caller.leaves() => Err(NobodyWaits),
+            () = self.engine.waits_end.cancelled() => Err(NobodyWaits),
+            () = waiter.wait(until, &self.engine.store, &self.engine.tasks) => Ok(()),
+        }
+    }
+}
+
+/// A bug in a store is passed on to the caller; else the runtime has ended.
+fn interrupted<T>(error: JoinError) -> Result<T, RunError> {
+    match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Err(RunError::Interrupted),
+    }
+}
+
+/// The work of one attempt, behind a pointer: it is handed from step to step.
+pub(crate) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
+
+/// Comes to its end when no repeat should wait any more: memory is short, say.
+pub(crate) type LetGo = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Who waits for a run.
+struct Caller {
+    /// Closed when the caller is gone.
+    gone: oneshot::Sender<()>,
+    let_go: Option<LetGo>,
+}
+
+impl Caller {
+    /// Comes to its end when there is nobody to wait for, or who waits should do so no longer.
+    async fn leaves(&mut self) {
+        match &self.let_go {
+            None => self.gone.closed().await,
+            Some(let_go) => {
+                let let_go = let_go();
+                tokio::select! {
+                    () = self.gone.closed() => {}
+                    () = let_go => {}
+                }
+            }
+        }
+    }
+}
+
+/// Where an attempt runs. Either way it is finished, whatever becomes of its caller.
+#[derive(Clone, Copy)]
+enum Place {
+    /// On a task of its own: it goes on while its caller does something else.
+    OwnTask,
+    /// With its caller, for as long as that is there.
+    #[cfg(feature = "http")]
+    Here,
+}
+
+/// There is no time left to wait, no room, or nobody who would hear of it.
+struct NobodyWaits;

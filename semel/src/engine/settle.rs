@@ -1,0 +1,256 @@
+//! Settling an attempt: record, release, abandon or hold, and what to tell the caller.
+
+use tokio::time::Instant;
+
+use super::claim::Copies;
+use super::error::{Failure, FailureKind, RunError};
+use super::patience::{LONGEST_SETTLING_PAUSE, Patience, call};
+use super::renew::Renewal;
+use super::{Once, Ran};
+use crate::fault;
+use crate::protocol::answer::Ack;
+use crate::words::error::StoreError;
+use crate::words::intent::Intent;
+use crate::words::lease::Lease;
+use crate::words::outcome::Outcome;
+use crate::words::record::State;
+
+/// What the result of the work writes to the record.
+enum Ending {
+    Complete(Outcome),
+    Release,
+    Abandon(String),
+    Hold(String),
+}
+
+impl Ending {
+    fn of(result: &Result<Outcome, Failure>, max_body_bytes: usize) -> Self {
+        match result {
+            Ok(outcome) if outcome.body().is_some_and(|body| body.len() > max_body_bytes) => {
+                Self::Complete(outcome.clone().without_body())
+            }
+            Ok(outcome) => Self::Complete(outcome.clone()),
+            Err(failure) => match failure.kind() {
+                FailureKind::NothingHappened => Self::Release,
+                FailureKind::Unknown => Self::Abandon(failure.to_string()),
+                FailureKind::CompletionMissing => Self::Hold(failure.to_string()),
+            },
+        }
+    }
+
+    /// Where a process may end before it is written.
+    fn point(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "before_complete",
+            Self::Release => "before_release",
+            Self::Abandon(_) | Self::Hold(_) => "before_abandon",
+        }
+    }
+
+    /// Whether the key is held by this very token now, and must stay so: after an abandon or a hold that stands.
+    fn holds_key(&self, ack: Ack) -> bool {
+        matches!(self, Self::Abandon(_) | Self::Hold(_)) && ack.stands()
+    }
+
+    /// One word for what came of writing it, for metrics.
+    fn word(&self, written: &Result<Ack, StoreError>) -> &'static str {
+        match (written, self) {
+            (Ok(ack), _) if !ack.stands() => "superseded",
+            (Ok(_), Self::Complete(_)) => "recorded",
+            (Ok(_), Self::Release) => "released",
+            (Ok(_), Self::Abandon(_)) => "abandoned",
+            (Ok(_), Self::Hold(_)) => "held",
+            (Err(error), _) if error.is_transient() => "pending",
+            (Err(_), _) => "refused",
+        }
+    }
+}
+
+impl Once {
+    /// Writes what the work came to, and tells the caller what is recorded: its own outcome, or the winner's.
+    pub(super) async fn settle(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        copies: &Copies,
+        renewal: &mut Option<Renewal>,
+        result: Result<Outcome, Failure>,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let ending = Ending::of(&result, self.engine.policy.max_body_bytes());
+        if !matches!(ending, Ending::Complete(_))
+            && let Some(renewal) = renewal.take()
+        {
+            Box::pin(renewal.stop()).await;
+        }
+        if let Ok(outcome) = &result
+            && fault::makes("answer_before_record")
+        {
+            let early = Ran { value: outcome.clone(), replayed: false };
+            self.settle_later(lease, copies, renewal.take(), ending);
+            return Ok(early);
+        }
+        let asked = Instant::now();
+        let mut patience = Patience::since(asked, self.engine.policy.patience(), lease.key());
+        let written = self.write(lease, &ending, &mut patience).await;
+        self.engine.meter.settlement(ending.word(&written), asked.elapsed());
+        let ack = match written {
+            Ok(ack) => ack,
+            Err(error) if error.is_transient() => {
+                self.engine.health.failed();
+                self.settle_later(lease, copies, renewal.take(), ending);
+                return Err(unsettled(result, RunError::OutcomePending(error)));
+            }
+            Err(error) => {
+                if let Some(renewal) = renewal.take() {
+                    Box::pin(renewal.stop()).await;
+                }
+                let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
+                self.settle_later(lease, copies, None, reason);
+                return Err(unsettled(result, RunError::Unrecorded(error)));
+            }
+        };
+        self.settled(lease, copies, ending.holds_key(ack));
+        match result {
+            Ok(outcome) if ack.stands() => Ok(Ran { value: outcome, replayed: false }),
+            Err(failure) if ack.stands() => Err(failure.into()),
+            // The release was applied before, its answer was lost, and the next attempt has the key already. Or it
+            // was taken over. Either way it is true that nothing happened here.
+            Err(failure) if failure.is_nothing_happened() => {
+                Box::pin(self.winner(lease, intent)).await.map_err(|error| match error {
+                    RunError::Superseded => failure.into(),
+                    other => other,
+                })
+            }
+            Ok(_) | Err(_) => Box::pin(self.winner(lease, intent)).await,
+        }
+    }
+
+    /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
+    /// out all the same, it still counts unless somebody takes over.
+    fn settle_later(&self, lease: &Lease, copies: &Copies, renewal: Option<Renewal>, ending: Ending) {
+        let (once, lease, copies) = (self.clone(), lease.clone(), *copies);
+        self.engine.tasks.spawn(async move {
+            let _until_settled = renewal;
+            let mut patience = Patience::until_shutdown(
+                &once.engine.shutdown,
+                once.engine.policy.patience(),
+                LONGEST_SETTLING_PAUSE,
+                lease.key(),
+            );
+            match once.write(&lease, &ending, &mut patience).await {
+                Ok(ack) => once.settled(&lease, &copies, ending.holds_key(ack)),
+                Err(error) => {
+                    once.engine.admission.ended(lease.key(), false);
+                    tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
+                }
+            }
+        });
+    }
+
+    async fn write(
+        &self,
+        lease: &Lease,
+        ending: &Ending,
+        patience: &mut Patience<'_>,
+    ) -> Result<Ack, StoreError> {
+        fault::reach(ending.point());
+        loop {
+            let question = match ending {
+                Ending::Complete(outcome) => self.engine.store.complete(lease, outcome),
+                Ending::Release => self.engine.store.release(lease),
+                Ending::Abandon(reason) => self.engine.store.abandon(lease, reason),
+                Ending::Hold(reason) => self.engine.store.hold(lease, reason),
+            };
+            match call(question).await {
+                Ok(ack) => {
+                    fault::reach("settled");
+                    return Ok(ack);
+                }
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
+    /// taken back. Not those of a key that stays held: a void would release it.
+    fn settled(&self, lease: &Lease, copies: &Copies, stays_held: bool) {
+        self.engine.health.written();
+        self.engine.admission.ended(lease.key(), !stays_held);
+        self.engine.waiters.wake(lease.key());
+        if !stays_held {
+            self.void_later(lease.key(), copies);
+        }
+    }
+
+    /// Gives back a key whose work was not started.
+    pub(super) fn release_later(&self, lease: &Lease, copies: &Copies) {
+        self.settle_later(lease, copies, None, Ending::Release);
+    }
+
+    /// Settles work that has to record its outcome in its own transaction, and says that it went well. Then the outcome is
+    /// there. If it is not, the effect may have been committed without it, and would be repeated by the next attempt: the
+    /// key is held instead. A transaction that is still open locks the record, so the hold waits for its end.
+    pub(super) async fn settle_recorded(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        copies: &Copies,
+        renewal: &mut Option<Renewal>,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let asked = Instant::now();
+        let missing = Failure::completion_missing;
+        match self.recorded(lease, intent).await {
+            Ok(Some(ran)) => {
+                let word = if ran.replayed { "superseded" } else { "recorded" };
+                self.engine.meter.settlement(word, asked.elapsed());
+                self.settled(lease, copies, false);
+                Ok(ran)
+            }
+            Err(error) if error.is_transient() => {
+                self.engine.meter.settlement("pending", asked.elapsed());
+                self.settle_later(lease, copies, renewal.take(), Ending::Hold(missing().to_string()));
+                Err(RunError::OutcomePending(error))
+            }
+            Ok(None) | Err(_) => self.settle(lease, intent, copies, renewal, Err(missing())).await,
+        }
+    }
+
+    /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's own.
+    pub(super) async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
+        match self.recorded(lease, intent).await {
+            Ok(recorded) => recorded.ok_or(RunError::Superseded),
+            Err(error) => {
+                tracing::debug!(%error, key = ?lease.key(), "could not look for the winner's outcome");
+                Err(RunError::Superseded)
+            }
+        }
+    }
+
+    /// The recorded outcome, if there is one of this intent. One that the owner of the lease has recorded is no replay.
+    async fn recorded(&self, lease: &Lease, intent: &Intent) -> Result<Option<Ran<Outcome>>, StoreError> {
+        let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
+        let found = loop {
+            match call(self.engine.store.find(lease.key())).await {
+                Ok(found) => break found,
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(found.filter(|record| record.intent == *intent).and_then(|record| match record.state {
+            State::Done { outcome, .. } => {
+                Some(Ran { value: outcome, replayed: record.token != lease.token() })
+            }
+            State::Running | State::Released => None,
+        }))
+    }
+}
+
+/// What to tell of an end that could not be written: the work's own failure, or else that there is no outcome yet. Whether
+/// the work has recorded one itself is not known before its hold is answered.
+fn unsettled(result: Result<Outcome, Failure>, unrecorded: RunError) -> RunError {
+    match result {
+        Err(failure) if failure.kind() != FailureKind::CompletionMissing => failure.into(),
+        _ => unrecorded,
+    }
+}

@@ -1,0 +1,114 @@
+//! What the caller gets: the handler's own answer, a recorded one, or a refusal.
+
+pub(in crate::http) mod rejection;
+pub(in crate::http) mod published;
+
+use ::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use ::http::{Response, StatusCode};
+use bytes::Bytes;
+use http_body::Body;
+
+use crate::engine::policy::Policy;
+use crate::engine::{Ran, RunError};
+use crate::http::reply::rejection::Rejection;
+use crate::http::request::body::ReadAhead;
+use crate::http::response::headers;
+use crate::http::response::run::Own;
+use crate::words::outcome::Outcome;
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+const REPLAY: HeaderName = HeaderName::from_static("idempotency-replay");
+
+/// What the caller gets.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
+pub(in crate::http) enum Answer<R: Body, E> {
+    /// What the handler answered, untouched.
+    Own(Result<Response<ReadAhead<R>>, E>),
+    Recorded {
+        outcome: Outcome,
+        replayed: bool,
+    },
+    Refused(Rejection),
+}
+
+/// Nobody is told an outcome that is not recorded: the handler's own answer is passed on if it is the recorded one,
+/// or if the key was released or abandoned with it.
+pub(in crate::http) fn answer<R: Body, E>(
+    ran: Result<Ran<Outcome>, RunError>,
+    own: Option<Own<R, E>>,
+    policy: &Policy,
+) -> Answer<R, E> {
+    match (ran, own) {
+        (Ok(Ran { value, replayed: false }), Some(own)) if own.outcome.as_ref() == Some(&value) => {
+            Answer::Own(own.result)
+        }
+        (Ok(Ran { value, .. }), _) if value.status() < 200 => {
+            tracing::error!(
+                status = value.status(),
+                "a recorded outcome has no final status and cannot be replayed"
+            );
+            Answer::Refused(Rejection::OutcomeUnrecorded)
+        }
+        (Ok(Ran { value, replayed }), _) => Answer::Recorded { outcome: value, replayed },
+        (Err(RunError::Failed { .. }), Some(own)) => Answer::Own(own.result),
+        (Err(error), _) => Answer::Refused(refusal(&error, policy)),
+    }
+}
+
+/// The refusal, with what only the operator should know in the log.
+fn refusal(error: &RunError, policy: &Policy) -> Rejection {
+    match error {
+        RunError::Unavailable(cause) | RunError::OutcomePending(cause) => {
+            tracing::warn!(error = %cause, "{error}");
+        }
+        RunError::Unrecorded(cause) => tracing::error!(error = %cause, "{error}"),
+        RunError::CompletionMissing => tracing::error!("{error}"),
+        // What a panic says may quote the request; its line ends do not end the line of the log.
+        RunError::Failed { source, .. } => tracing::error!(error = ?source.to_string(), "the handler failed"),
+        _ => {}
+    }
+    Rejection::of(error, policy)
+}
+
+/// A recorded outcome as a response.
+pub(in crate::http) fn render(outcome: &Outcome, replayed: bool) -> Response<Bytes> {
+    let mut response = Response::<Bytes>::from(outcome);
+    let headers = response.headers_mut();
+    if replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    }
+    if outcome.body().is_none() {
+        headers.insert(REPLAY, HeaderValue::from_static("omitted"));
+    }
+    response
+}
+
+/// Status, headers and body of an outcome. What belongs to one caller or one connection is left out, should it
+/// have been recorded; and without a body, what describes it.
+impl From<&Outcome> for Response<Bytes> {
+    fn from(outcome: &Outcome) -> Self {
+        let body = outcome.body().cloned();
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() =
+            StatusCode::from_u16(outcome.status()).expect("the status of an outcome has three digits");
+        for (name, value) in outcome.headers() {
+            let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_maybe_shared(value))
+            else {
+                tracing::debug!("a recorded header is none of HTTP and is left out");
+                continue;
+            };
+            if !headers::is_never_recorded(&name) && (body.is_some() || !headers::is_of_the_body(&name)) {
+                response.headers_mut().append(name, value);
+            }
+        }
+        *response.body_mut() = body.unwrap_or_default();
+        response
+    }
+}
+
+impl From<Outcome> for Response<Bytes> {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(&outcome)
+    }
+}

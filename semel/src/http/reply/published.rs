@@ -1,0 +1,57 @@
+//! The policy that clients should know of.
+
+use ::http::Method;
+use serde_json::{Value, json};
+
+use crate::http::layer::IdempotencyLayer;
+use crate::http::reply::rejection::PROBLEMS;
+use crate::words::key::Key;
+use crate::words::terms::AfterCrash;
+
+/// The methods on which a required key is asked for: the others are idempotent by themselves.
+pub(in crate::http) fn asks_for_key(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PATCH)
+}
+
+impl IdempotencyLayer {
+    /// What the draft of the header wants a service to publish: where a key counts, what it looks like, how long it
+    /// is remembered, and how errors look. Mount it at `/.well-known/idempotency`.
+    ///
+    /// ```
+    /// use semel::{MemoryStore, http::IdempotencyLayer};
+    ///
+    /// let published = IdempotencyLayer::new(MemoryStore::new()).published();
+    /// assert_eq!(published["header"], "idempotency-key");
+    /// assert_eq!(published["retention_seconds"], 86_400);
+    /// ```
+    pub fn published(&self) -> Value {
+        let (options, policy) = (&self.options, self.once.policy());
+        let required = options.methods.iter().filter(|method| options.required && asks_for_key(method));
+        let problems = PROBLEMS
+            .map(|(status, code, title)| json!({ "status": status.as_u16(), "code": code, "title": title }));
+        json!({
+            "header": options.header.as_str(),
+            "methods": options.methods.iter().map(Method::as_str).collect::<Vec<_>>(),
+            "required_on": required.map(Method::as_str).collect::<Vec<_>>(),
+            "key": {
+                "syntax": if options.strict { "sf-string" } else { "sf-string or bare" },
+                "min_length": 1,
+                "max_length": Key::MAX_BYTES,
+                "characters": "printable ASCII, no space at either end",
+            },
+            "fingerprint": options.fingerprint.describe(),
+            "max_request_bytes": options.max_request_bytes,
+            "retention_seconds": policy.terms().retention().as_secs(),
+            "lease_seconds": policy.terms().lease().as_secs_f64(),
+            "wait_seconds": policy.wait().as_secs_f64(),
+            "after_crash": match policy.after_crash() {
+                AfterCrash::Hold => "hold",
+                AfterCrash::Retry => "retry",
+                AfterCrash::Transactional => "transactional",
+            },
+            "replay_header": "idempotency-replayed",
+            "problem_page": options.renderer.page.as_deref(),
+            "problems": problems,
+        })
+    }
+}

@@ -1,0 +1,373 @@
+//! Bodies that were read ahead, in whole or in part.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::HeaderMap;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::http::request::memory::{Charge, Memory, STEP};
+use crate::http::request::pace::{LeastRate, Pace};
+use crate::runtime::timer::within;
+
+/// For how long a response is gathered before its caller gets to see it: one that says how long it is, and one that
+/// does not, which may be a stream without an end.
+const GATHER_KNOWN: Duration = Duration::from_secs(30);
+const GATHER_UNKNOWN: Duration = Duration::from_secs(1);
+
+/// A body, of which some may have been read ahead: the bytes, errors and trailers of the body it was made of,
+/// unchanged.
+///
+/// The inner service gets its requests with such a body, and the caller its responses.
+pub struct ReadAhead<B: Body> {
+    data: Bytes,
+    failed: Option<B::Error>,
+    /// Whether the receiver had time to pass on the data before it hears of the failure.
+    paused: bool,
+    trailers: Option<HeaderMap>,
+    rest: Option<Pin<Box<B>>>,
+}
+
+impl<B: Body> ReadAhead<B> {
+    /// Nothing was read.
+    pub(in crate::http) fn passed(body: B) -> Self {
+        Self { rest: Some(Box::pin(body)), ..Self::whole(Bytes::new()) }
+    }
+
+    /// All there is.
+    pub(in crate::http) fn whole(data: Bytes) -> Self {
+        Self { data, failed: None, paused: false, trailers: None, rest: None }
+    }
+
+    /// Another body with the same bytes, if all of it was read ahead, for an inner service that could not send the first.
+    pub fn try_clone(&self) -> Option<Self> {
+        let is_whole = self.rest.is_none() && self.failed.is_none() && self.trailers.is_none();
+        is_whole.then(|| Self::whole(self.data.clone()))
+    }
+
+    /// Whether the body broke off while it was read ahead.
+    pub(in crate::http) fn is_broken(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// All there is, with what followed it.
+    pub(in crate::http) fn whole_with(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        Self { trailers, ..Self::whole(data) }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if !self.data.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
+        }
+        if self.failed.is_some() && !std::mem::replace(&mut self.paused, true) {
+            // A connection sends what it has when it has to wait. Told of the failure at once, it would send nothing.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Some(failed) = self.failed.take() {
+            return Poll::Ready(Some(Err(failed)));
+        }
+        if let Some(trailers) = self.trailers.take() {
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        match &mut self.rest {
+            Some(rest) => rest.as_mut().poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let read = self.data.is_empty() && self.failed.is_none() && self.trailers.is_none();
+        read && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ahead = self.data.len() as u64;
+        let rest = match &self.rest {
+            // A body that is about to fail has no length that anybody could promise. One with trailers must not
+            // promise it: HTTP/1.1 has no place for trailers then.
+            _ if self.failed.is_some() || self.trailers.is_some() => SizeHint::new(),
+            Some(rest) => rest.size_hint(),
+            None => SizeHint::with_exact(0),
+        };
+        let mut size = SizeHint::new();
+        if let Some(upper) = rest.upper() {
+            size.set_upper(upper.saturating_add(ahead));
+        }
+        size.set_lower(rest.lower().saturating_add(ahead));
+        size
+    }
+}
+
+// Errors need not be `Unpin`: they are moved, never pinned.
+impl<B: Body> Unpin for ReadAhead<B> {}
+
+impl<B: Body> fmt::Debug for ReadAhead<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadAhead")
+            .field("bytes", &self.data.len())
+            .field("more", &self.rest.is_some())
+            .finish()
+    }
+}
+
+/// What has been read of a body. A body in one piece stays that piece; others are copied into pieces of the size in which
+/// they are charged, so that the buffers they came in are free again.
+#[derive(Default)]
+struct Gathered {
+    first: Bytes,
+    more: Vec<Vec<u8>>,
+    length: usize,
+}
+
+impl Gathered {
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Adds the next bytes; `is_all` says that nothing follows them.
+    fn add(&mut self, data: Bytes, is_all: bool) {
+        let is_first = self.length == 0;
+        self.length += data.len();
+        if is_first && is_all {
+            self.first = data;
+            return;
+        }
+        let mut data = &data[..];
+        while !data.is_empty() {
+            let piece = match self.more.last_mut().filter(|piece| piece.len() < STEP) {
+                Some(piece) => piece,
+                None => {
+                    self.more.push(Vec::with_capacity(STEP));
+                    continue;
+                }
+            };
+            let (now, later) = data.split_at(data.len().min(STEP - piece.len()));
+            piece.extend_from_slice(now);
+            data = later;
+        }
+    }
+
+    fn finish(mut self) -> Bytes {
+        match self.more.len() {
+            0 => self.first,
+            1 => self.more.swap_remove(0).into(),
+            _ => self.more.concat().into(),
+        }
+    }
+}
+
+/// Why the body of a request was not read.
+#[derive(Debug)]
+pub(in crate::http) enum Unread {
+    TooLarge,
+    TooSlow,
+    NoRoom,
+    Failed,
+}
+
+/// The whole body of a request, if it is within the limit, and what followed it.
+pub(in crate::http) async fn read_request<B>(
+    body: B,
+    limit: usize,
+    least_rate: Option<LeastRate>,
+    memory: Option<&Memory>,
+) -> Result<(Bytes, Option<HeaderMap>), Unread>
+where
+    B: Body<Data = Bytes>,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Unread::TooLarge);
+    }
+    let mut body = pin!(body);
+    let mut gathered = Gathered::default();
+    let mut trailers = None;
+    let mut pace = Pace::new(least_rate);
+    let mut charge = memory.map(Memory::request);
+    loop {
+        let next = poll_fn(|context| match body.as_mut().poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+            Poll::Pending => pace.poll_slow(context).map(|()| Err(Unread::TooSlow)),
+        });
+        let Some(frame) = next.await? else { break };
+        match frame.map_err(|_| Unread::Failed)?.into_data() {
+            Ok(data) if gathered.length() + data.len() > limit => return Err(Unread::TooLarge),
+            Ok(data) => {
+                if charge.as_mut().is_some_and(|charge| !charge.try_for(gathered.length() + data.len())) {
+                    return Err(Unread::NoRoom);
+                }
+                pace.came(data.len());
+                gathered.add(data, body.is_end_stream());
+            }
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok((held(gathered.finish(), charge), trailers))
+}
+
+/// The bytes with their charge, if they have one.
+fn held(bytes: Bytes, charge: Option<Charge>) -> Bytes {
+    match charge {
+        Some(charge) => charge.hold(bytes),
+        None => bytes,
+    }
+}
+
+/// How the gathering of a body ended.
+enum Gathering<E> {
+    Ended,
+    Failed(E),
+    /// It is over the limit, or has taken too long.
+    Unfinished,
+}
+
+/// Reads a response ahead, to its end, up to the limit or until it has taken too long: as long as is said, or as is usual. The bytes come along if they
+/// are all of it: without an error at the end, and without trailers, which no record holds.
+pub(in crate::http) async fn read_response<B>(
+    body: B,
+    limit: usize,
+    longest: Option<Duration>,
+    memory: Option<&Memory>,
+) -> (ReadAhead<B>, Option<Bytes>)
+where
+    B: Body<Data = Bytes>,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return (ReadAhead::passed(body), None);
+    }
+    let usual = if body.size_hint().exact().is_some() { GATHER_KNOWN } else { GATHER_UNKNOWN };
+    let patience = longest.unwrap_or(usual);
+    let mut body = Box::pin(body);
+    let mut gathered = Gathered::default();
+    let mut trailers = None;
+    let mut charge = memory.map(Memory::reply);
+    let gathering = async {
+        while gathered.length() <= limit {
+            match poll_fn(|context| body.as_mut().poll_frame(context)).await {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        gathered.add(data, body.is_end_stream());
+                        // After that: a wait that is given up must not take any bytes along.
+                        if let Some(charge) = &mut charge {
+                            charge.wait_for(gathered.length()).await;
+                        }
+                    }
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                },
+                Some(Err(error)) => return Gathering::Failed(error),
+                None => return Gathering::Ended,
+            }
+        }
+        Gathering::Unfinished
+    };
+    let ending = within(patience, pin!(gathering)).await;
+    let recorded = gathered.finish();
+    // What is recorded may be kept by the store, long after the response has been sent and its charge given back.
+    let data = held(recorded.clone(), charge);
+    match ending.unwrap_or(Gathering::Unfinished) {
+        Gathering::Failed(error) => (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None),
+        Gathering::Ended => {
+            let whole = trailers.is_none().then_some(recorded);
+            (ReadAhead::whole_with(data, trailers), whole)
+        }
+        Gathering::Unfinished => {
+            (ReadAhead { rest: Some(body), ..ReadAhead::whole_with(data, trailers) }, None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// A body of given frames; an error is a word.
+    struct Frames(VecDeque<Result<Frame<Bytes>, &'static str>>);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+
+    fn data(bytes: &'static [u8]) -> Result<Frame<Bytes>, &'static str> {
+        Ok(Frame::data(Bytes::from_static(bytes)))
+    }
+
+    fn trailers() -> Result<Frame<Bytes>, &'static str> {
+        Ok(Frame::trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())])))
+    }
+
+    /// Everything a body gives: its bytes, whether trailers came, and its error.
+    async fn all(mut body: ReadAhead<Frames>) -> (Vec<u8>, bool, Option<&'static str>) {
+        let (mut bytes, mut trailed) = (Vec::new(), false);
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => bytes.extend_from_slice(&data),
+                Ok(Err(_)) => trailed = true,
+                Err(error) => return (bytes, trailed, Some(error)),
+            }
+        }
+        (bytes, trailed, None)
+    }
+
+    #[tokio::test]
+    async fn a_response_reaches_its_caller_whole_whatever_it_is() {
+        let cases = [
+            (vec![], b"".as_slice(), false, None, true),
+            (vec![data(b"ab")], b"ab", false, None, true),
+            (vec![data(b"ab"), data(b""), data(b"c")], b"abc", false, None, true),
+            (vec![data(b"abcd"), data(b"e")], b"abcde", false, None, false),
+            (vec![data(b"abcde"), data(b"f"), trailers()], b"abcdef", true, None, false),
+            (vec![data(b"ab"), trailers()], b"ab", true, None, false),
+            (vec![data(b"ab"), Err("cut")], b"ab", false, Some("cut"), false),
+        ];
+        for (frames, bytes, trailed, failed, recorded) in cases {
+            let (body, whole) = read_response(Frames(frames.into()), 4, None, None).await;
+            assert_eq!(whole.is_some(), recorded, "{bytes:?}");
+            assert!(whole.is_none_or(|whole| whole == bytes));
+            assert_eq!(all(body).await, (bytes.to_vec(), trailed, failed));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_read_up_to_its_limit() {
+        let (bytes, trailers) =
+            read_request(Frames([data(b"ab"), data(b"cd"), trailers()].into()), 4, None, None).await.unwrap();
+        assert_eq!((&*bytes, trailers.is_some()), (b"abcd".as_slice(), true));
+        let large = Frames([data(b"abc"), data(b"de")].into());
+        assert!(matches!(read_request(large, 4, None, None).await, Err(Unread::TooLarge)));
+        let cut = Frames([data(b"a"), Err("cut")].into());
+        assert!(matches!(read_request(cut, 4, None, None).await, Err(Unread::Failed)));
+    }
+
+    #[test]
+    fn the_size_is_known_when_it_is() {
+        let whole: ReadAhead<Frames> = ReadAhead::whole(Bytes::from_static(b"abc"));
+        assert_eq!(whole.size_hint().exact(), Some(3));
+        assert!(!whole.is_end_stream());
+        let none: ReadAhead<Frames> = ReadAhead::whole(Bytes::new());
+        assert!(none.is_end_stream());
+        let streamed = ReadAhead::passed(Frames(VecDeque::new()));
+        assert_eq!(streamed.size_hint().exact(), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! Whose key it is, from the request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::http::HeaderMap;
+use ::http::header::{COOKIE, FORWARDED, HeaderName, VIA};
+use ::http::request::Parts;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::fault;
+use crate::http::reply::rejection::Rejection;
+use crate::http::request::credentials::Credential;
+use crate::words::key::Scope;
+
+/// The application's word on who calls.
+type Says = dyn Fn(&Parts) -> Option<Scope> + Send + Sync;
+
+/// What happens to a request with a key that has none of the credentials by which callers are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Anonymous {
+    /// It is refused (400 `idempotency_scope_missing`).
+    #[default]
+    Refuse,
+    /// All such requests count as those of **one caller**: one that uses the key of another gets the recorded answer of the
+    /// other. That is right only where callers need not be told apart, because there is one, or because nothing that is
+    /// answered is for one of them alone.
+    Share,
+    /// As `Share` for requests that show no sign of other callers, else as `Refuse`. Signs are `Forwarded`, `Via`,
+    /// `X-Forwarded-*` and `X-Real-IP`, which proxies add, and any header whose name suggests a credential
+    /// ([`Credential::is_likely_in`]). This is for development on one machine.
+    ShareLocal,
+}
+
+/// How the scope of a key is found.
+#[derive(Clone)]
+pub(in crate::http) enum Scoping {
+    /// A keyed digest of these credentials, within a realm.
+    Credentials { realm: Scope, names: Arc<[Credential]>, anonymous: Anonymous },
+    /// As the application says.
+    Application(Arc<Says>),
+}
+
+/// Who has sent a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::http) enum Caller {
+    /// The scope is known.
+    Known(Scope),
+    /// The caller of this realm that these credentials belong to. The digest needs a secret.
+    With(Scope),
+}
+
+impl Scoping {
+    /// Who has sent this request.
+    pub(in crate::http) fn caller(&self, parts: &Parts) -> Result<Caller, Rejection> {
+        let Self::Credentials { realm, names, anonymous } = self else {
+            let Self::Application(says) = self else { return Err(Rejection::ScopeUnknown) };
+            return says(parts).map(Caller::Known).ok_or(Rejection::ScopeUnknown);
+        };
+        if fault::makes("unscoped_key") {
+            return Ok(Caller::Known(realm.clone()));
+        }
+        if names.iter().any(|name| !name.values(&parts.headers).is_empty()) {
+            return Ok(Caller::With(realm.clone()));
+        }
+        let shares = match anonymous {
+            Anonymous::Refuse => false,
+            Anonymous::Share => true,
+            Anonymous::ShareLocal => !shows_others(&parts.headers),
+        };
+        if shares {
+            return Ok(Caller::Known(realm.clone()));
+        }
+        let names = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        Err(Rejection::ScopeMissing { expected: names, has_cookies: parts.headers.contains_key(COOKIE) })
+    }
+
+    /// The scope of the caller with these credentials.
+    pub(in crate::http) fn with_credentials(&self, realm: Scope, secret: &Digest, parts: &Parts) -> Scope {
+        let Self::Credentials { names, .. } = self else { return realm };
+        let principal = secret.of(names, &parts.headers);
+        realm.with_principal(&principal).expect("hexadecimal digits are a valid principal")
+    }
+}
+
+/// Whether a request came through a proxy, or with something that may be a credential.
+fn shows_others(headers: &HeaderMap) -> bool {
+    let of_proxy = |name: &HeaderName| {
+        *name == FORWARDED
+            || *name == VIA
+            || *name == "x-real-ip"
+            || name.as_str().starts_with("x-forwarded-")
+    };
+    headers.keys().any(|name| of_proxy(name) || Credential::is_likely_in(name))
+}
+
+impl fmt::Debug for Scoping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Application(_) => f.write_str("Application"),
+            Self::Credentials { realm, names, anonymous } => f
+                .debug_struct("Credentials")
+                .field("realm", &realm.realm())
+                .field("names", names)
+                .field("anonymous", anonymous)
+                .finish(),
+        }
+    }
+}
+
+/// Makes principals of credentials by HMAC-SHA256: without its key, guesses at a short credential cannot be checked.
+#[derive(Clone)]
+pub(in crate::http) struct Digest(Hmac<Sha256>);
+
+impl Digest {
+    pub(in crate::http) fn new(key: &[u8]) -> Self {
+        Self(Hmac::new_from_slice(key).expect("a key of any length is valid"))
+    }
+
+    /// The digest of the credentials that a request has, each with its name, as hexadecimal digits.
+    fn of(&self, names: &[Credential], headers: &HeaderMap) -> String {
+        let mut mac = self.0.clone();
+        let mut frame = |part: &[u8]| {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        };
+        frame(b"credentials 2");
+        for name in names {
+            let values = name.values(headers);
+            if values.is_empty() {
+                continue;
+            }
+            let (kind, label) = name.label();
+            // HTTP/2 may send the cookies one by one; they are the same cookies.
+            let separator = if label == COOKIE.as_str().as_bytes() { b"; ".as_slice() } else { b", " };
+            frame(kind);
+            frame(label);
+            frame(&values.join(separator));
+        }
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::Request;
+    use ::http::header::AUTHORIZATION;
+
+    use super::*;
+
+    fn scoping(names: &[Credential], anonymous: Anonymous) -> Scoping {
+        Scoping::Credentials { realm: Scope::new("shop").unwrap(), names: Arc::from(names), anonymous }
+    }
+
+    fn parts(headers: &[(&'static str, &str)]) -> Parts {
+        let mut request = Request::new(());
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        request.into_parts().0
+    }
+
+    fn scope_by(secret: &[u8], names: &[Credential], headers: &[(&'static str, &str)]) -> Scope {
+        let (scoping, parts) = (scoping(names, Anonymous::Refuse), parts(headers));
+        match scoping.caller(&parts).expect("a caller") {
+            Caller::Known(scope) => scope,
+            Caller::With(realm) => scoping.with_credentials(realm, &Digest::new(secret), &parts),
+        }
+    }
+
+    fn scope_of(headers: &[(&'static str, &str)]) -> Scope {
+        scope_by(b"secret", &[AUTHORIZATION.into(), COOKIE.into()], headers)
+    }
+
+    #[test]
+    fn credentials_keep_callers_apart() {
+        let ann = scope_of(&[("authorization", "Bearer ann")]);
+        assert_eq!(ann, scope_of(&[("authorization", "Bearer ann")]));
+        assert_ne!(ann, scope_of(&[("authorization", "Bearer bob")]));
+        assert_ne!(ann, scope_of(&[("cookie", "Bearer ann")]));
+        assert_ne!(ann, scope_of(&[("authorization", "Bearer ann"), ("cookie", "a=1")]));
+        let (two, one) = ([("cookie", "a=1"), ("cookie", "b=2")], [("cookie", "a=1; b=2")]);
+        assert_eq!(scope_of(&two), scope_of(&one));
+        assert_ne!(scope_of(&two), scope_of(&[("cookie", "a=1b=2")]));
+    }
+
+    #[test]
+    fn a_scope_cannot_be_made_without_the_secret() {
+        let ann = [("authorization", "Bearer ann")];
+        let by = |secret: &[u8]| scope_by(secret, &Credential::common(), &ann);
+        assert_eq!(by(b"a"), by(b"a"));
+        assert_ne!(by(b"a"), by(b"b"));
+        let scope = by(b"a");
+        assert_eq!((scope.realm(), scope.principal().len()), ("shop", 64));
+        assert!(!scope.principal().contains("ann"));
+    }
+
+    #[test]
+    fn one_cookie_counts_and_the_others_may_change() {
+        let by = |cookies| scope_by(b"s", &[Credential::cookie("sid")], &[("cookie", cookies)]);
+        assert_eq!(by("sid=ann; _ga=1"), by("_ga=2; theme=dark; sid=ann"));
+        assert_ne!(by("sid=ann"), by("sid=bob"));
+    }
+
+    #[test]
+    fn callers_without_credentials_are_refused_unless_they_share() {
+        let caller = |anonymous, headers: &[(&'static str, &str)]| {
+            scoping(&Credential::common(), anonymous).caller(&parts(headers))
+        };
+        let shared = Caller::Known(Scope::new("shop").unwrap());
+        assert_eq!(caller(Anonymous::Share, &[("cookie", "a=1"), ("via", "1.1 a")]), Ok(shared.clone()));
+        assert_eq!(caller(Anonymous::ShareLocal, &[("accept", "*/*"), ("idempotency-key", "k")]), Ok(shared));
+        for name in ["forwarded", "via", "x-forwarded-for", "x-real-ip", "cookie", "x-session", "token"] {
+            assert!(caller(Anonymous::ShareLocal, &[(name, "a")]).is_err(), "{name}");
+        }
+        let refused = caller(Anonymous::Refuse, &[("cookie", "a=1")]).expect_err("nothing identifies it");
+        let Rejection::ScopeMissing { expected, has_cookies } = refused else { panic!("{refused:?}") };
+        assert!(expected.starts_with("authorization, x-api-key, ") && has_cookies);
+    }
+}

@@ -1,0 +1,141 @@
+//! The secret by which principals are made of credentials, as a process knows it.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use crate::http::request::scope::Digest;
+use crate::http::request::seal::{self, PrincipalKey};
+use crate::store::Store;
+use crate::words::error::StoreError;
+
+/// After how long the store is asked whether it still keeps the same secret. It is another one only if the store has lost
+/// what it held: then all processes should go on with the same one.
+const CHECK_AFTER: Duration = Duration::from_secs(10);
+
+/// How often a secret is sealed anew when other processes do so at the same time.
+const TRIES: u32 = 4;
+
+/// The secret of the principals. Clones share what they have learned.
+#[derive(Clone, Default)]
+pub(in crate::http) struct PrincipalSecret {
+    /// The secrets of the configuration: the first seals, all open.
+    configured: Arc<[Box<[u8]>]>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    known: RwLock<Option<Known>>,
+    /// Whoever asks the store holds it; with the moment of the last failure.
+    asking: Mutex<Option<Instant>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    digest: Digest,
+    kept: Vec<u8>,
+    checked: Instant,
+}
+
+impl PrincipalSecret {
+    pub(in crate::http) fn configured(secrets: impl IntoIterator<Item = Box<[u8]>>) -> Self {
+        Self { configured: secrets.into_iter().collect(), shared: Arc::default() }
+    }
+
+    /// What is known without asking the store. If that was long ago, it is asked in the background.
+    pub(in crate::http) fn known(&self, store: &Arc<dyn Store>) -> Option<Digest> {
+        let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+        if known.checked.elapsed() > CHECK_AFTER {
+            self.check_in_background(store);
+        }
+        Some(known.digest)
+    }
+
+    /// The digest, by the secret of the store; if there is none, one is made.
+    pub(in crate::http) async fn digest(&self, store: &Arc<dyn Store>) -> Result<Digest, StoreError> {
+        if let Some(digest) = self.known(store) {
+            return Ok(digest);
+        }
+        let began = Instant::now();
+        let mut asking = self.shared.asking.lock().await;
+        if let Some(digest) = self.known(store) {
+            return Ok(digest);
+        }
+        // Those that wait for a store that does not answer do not ask it one after the other.
+        if asking.is_some_and(|failed| failed > began) {
+            return Err(StoreError::unavailable("the secret of the principals could not be read"));
+        }
+        self.ask(store, &mut asking).await
+    }
+
+    fn check_in_background(&self, store: &Arc<dyn Store>) {
+        if self.shared.asking.try_lock().is_err() {
+            return;
+        }
+        let (secret, store) = (self.clone(), Arc::clone(store));
+        tokio::spawn(async move {
+            let Ok(mut asking) = secret.shared.asking.try_lock() else { return };
+            if let Err(error) = secret.ask(&store, &mut asking).await {
+                tracing::debug!(%error, "the secret of the principals could not be checked");
+                // What is known is right unless the store has lost what it held.
+                if let Some(known) = &mut *secret.shared.known.write().unwrap_or_else(PoisonError::into_inner)
+                {
+                    known.checked = Instant::now();
+                }
+            }
+        });
+    }
+
+    async fn ask(
+        &self,
+        store: &Arc<dyn Store>,
+        asking: &mut MutexGuard<'_, Option<Instant>>,
+    ) -> Result<Digest, StoreError> {
+        match self.learn(store).await {
+            Ok(known) => {
+                let digest = known.digest.clone();
+                *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+                Ok(digest)
+            }
+            Err(error) => {
+                **asking = Some(Instant::now());
+                Err(error)
+            }
+        }
+    }
+
+    /// Agrees with the store on one secret, and has it sealed as it is configured.
+    async fn learn(&self, store: &Arc<dyn Store>) -> Result<Known, StoreError> {
+        let first = self.configured.first().map(AsRef::as_ref);
+        let before = self.shared.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        // If the store has lost the secret it gets the same one back.
+        let offer = before.map_or_else(|| seal::seal(random(), first), |known| known.kept);
+        let mut kept = store.keep_secret(None, &offer).await?;
+        for _ in 0..TRIES {
+            let unsealed = seal::unseal(&kept, &self.configured)
+                .map_err(|error| StoreError::refused(error.to_string()))?;
+            if !unsealed.seal_anew {
+                let digest = Digest::new(&unsealed.key);
+                return Ok(Known { digest, kept, checked: Instant::now() });
+            }
+            kept = store.keep_secret(Some(&kept), &seal::seal(unsealed.key, first)).await?;
+        }
+        Err(StoreError::unavailable(
+            "other processes seal the secret of the principals with other secrets than this one",
+        ))
+    }
+}
+
+fn random() -> PrincipalKey {
+    rand::random()
+}
+
+impl fmt::Debug for PrincipalSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrincipalSecret").field("configured", &self.configured.len()).finish_non_exhaustive()
+    }
+}

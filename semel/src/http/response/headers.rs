@@ -1,0 +1,175 @@
+//! Which headers of a response are recorded.
+
+use ::http::HeaderMap;
+use ::http::header::{self, HeaderName};
+use thiserror::Error;
+
+/// The headers that describe the content or the resource, and those that tell a browser how to treat it. None is about a caller, a
+/// connection or a moment. What CORS allows is part of the first answer: a browser refuses to show a replay to another origin.
+const RECORDED: [HeaderName; 34] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_LOCATION,
+    header::LOCATION,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::LINK,
+    header::CACHE_CONTROL,
+    header::EXPIRES,
+    header::VARY,
+    header::RETRY_AFTER,
+    header::ALLOW,
+    HeaderName::from_static("preference-applied"),
+    HeaderName::from_static("deprecation"),
+    header::X_CONTENT_TYPE_OPTIONS,
+    header::CONTENT_SECURITY_POLICY,
+    header::CONTENT_SECURITY_POLICY_REPORT_ONLY,
+    header::X_FRAME_OPTIONS,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::REFERRER_POLICY,
+    HeaderName::from_static("permissions-policy"),
+    HeaderName::from_static("cross-origin-opener-policy"),
+    HeaderName::from_static("cross-origin-embedder-policy"),
+    HeaderName::from_static("cross-origin-resource-policy"),
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_EXPOSE_HEADERS,
+    header::ACCESS_CONTROL_MAX_AGE,
+    HeaderName::from_static("timing-allow-origin"),
+    HeaderName::from_static("x-permitted-cross-domain-policies"),
+];
+
+/// What is never recorded: it belongs to one caller or to one connection.
+const NEVER: [HeaderName; 16] = [
+    header::SET_COOKIE,
+    HeaderName::from_static("set-cookie2"),
+    header::COOKIE,
+    header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
+    header::PROXY_AUTHENTICATE,
+    HeaderName::from_static("authentication-info"),
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::CONTENT_LENGTH,
+    header::DATE,
+];
+
+/// What describes a body, and would be wrong without it.
+const OF_THE_BODY: [HeaderName; 4] =
+    [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_DISPOSITION];
+
+pub(in crate::http) fn is_never_recorded(name: &HeaderName) -> bool {
+    NEVER.contains(name)
+}
+
+pub(in crate::http) fn is_of_the_body(name: &HeaderName) -> bool {
+    OF_THE_BODY.contains(name)
+}
+
+/// The allow list.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct Recorded(Vec<HeaderName>);
+
+impl Recorded {
+    /// The list with one more.
+    pub(in crate::http) fn with(mut self, name: HeaderName) -> Result<Self, HeaderRefused> {
+        may_record(&name)?;
+        self.0.push(name);
+        Ok(self)
+    }
+
+    /// Those of a response that are on the list, in its order.
+    pub(in crate::http) fn of<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+    ) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        let listed = headers.iter().filter(|(name, _)| self.0.contains(name));
+        listed.map(|(name, value)| (name.as_str(), value.as_bytes()))
+    }
+}
+
+impl Default for Recorded {
+    fn default() -> Self {
+        Self(RECORDED.to_vec())
+    }
+}
+
+/// Whether [`IdempotencyLayer::with_recorded_header`](crate::http::IdempotencyLayer::with_recorded_header) accepts a header, for
+/// configurations that are checked before there is a layer.
+///
+/// # Errors
+/// [`HeaderRefused`] if it belongs to one caller or one connection.
+pub fn may_record(name: &HeaderName) -> Result<(), HeaderRefused> {
+    if NEVER.contains(name) { Err(HeaderRefused { name: name.clone() }) } else { Ok(()) }
+}
+
+/// A header that must not be recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the header {name} belongs to one caller or one connection and cannot be recorded")]
+pub struct HeaderRefused {
+    name: HeaderName,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tells_a_browser_how_to_treat_a_page_is_recorded() {
+        for name in [
+            "x-content-type-options",
+            "content-security-policy",
+            "content-security-policy-report-only",
+            "x-frame-options",
+            "strict-transport-security",
+            "referrer-policy",
+            "permissions-policy",
+            "cross-origin-opener-policy",
+            "cross-origin-embedder-policy",
+            "cross-origin-resource-policy",
+            "access-control-allow-origin",
+            "access-control-allow-credentials",
+            "access-control-expose-headers",
+            "vary",
+        ] {
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), "a".parse().unwrap())]);
+            assert_eq!(Recorded::default().of(&headers).count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn cookies_and_connections_are_not_recorded() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("link", "<b>"),
+            ("set-cookie", "a=1"),
+            ("content-type", "text/plain"),
+            ("link", "<a>"),
+            ("connection", "close"),
+            ("x-own", "1"),
+        ] {
+            headers.append(HeaderName::from_static(name), value.parse().unwrap());
+        }
+        let names = |recorded: &Recorded| -> Vec<String> {
+            recorded.of(&headers).map(|(name, value)| format!("{name}: {}", value.escape_ascii())).collect()
+        };
+        let own = Recorded::default().with(HeaderName::from_static("x-own")).unwrap();
+        assert_eq!(names(&Recorded::default()).len(), 3);
+        assert_eq!(names(&own).len(), 4);
+        let links: Vec<_> = names(&own).into_iter().filter(|line| line.starts_with("link")).collect();
+        assert_eq!(links, ["link: <b>", "link: <a>"]);
+        for name in NEVER {
+            assert!(Recorded::default().with(name.clone()).is_err(), "{name}");
+            assert!(!RECORDED.contains(&name), "{name}");
+        }
+    }
+}

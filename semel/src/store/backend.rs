@@ -1,0 +1,124 @@
+//! What a backend offers: three set-based primitives, reads, and a sweep.
+//!
+//! A backend holds no rule. It creates or reads, replaces what is unchanged, and writes as the owner; the verbs of
+//! [`Store`](crate::Store) are written once over it, in [`verbs`](crate::store::verbs). [`slot`](crate::protocol::slot) says what
+//! each primitive does to one record. The answers come in the order of the items, with the store's clock.
+
+use async_trait::async_trait;
+
+use crate::protocol::ask::Ask;
+use crate::protocol::draft::{Replace, Write};
+use crate::store::Prune;
+use crate::store::inspect::{Page, Query, Stats};
+use crate::words::error::StoreError;
+use crate::words::key::Key;
+use crate::words::lease::Fence;
+use crate::words::record::Record;
+use crate::words::time::Timestamp;
+
+/// The answers to a set of items, and the store's clock when it gave them.
+#[derive(Debug, Clone)]
+pub struct Answers<T> {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// One answer for each item, in their order. A record that is not understood is the error of its item alone.
+    pub items: Vec<Result<T, StoreError>>,
+}
+
+/// What became of one claim in [`Backend::open`].
+#[derive(Debug, Clone)]
+pub enum Opened {
+    /// There was no record; now there is the claim's, attempt 1.
+    Created {
+        /// What the store assigned.
+        fence: Fence,
+        /// When the lease is over.
+        lease_until: Timestamp,
+    },
+    /// This record is there.
+    Found(Box<Record>),
+    /// The claim came after its `not_after`; nothing was done.
+    Late,
+    /// Neither created nor seen: another writer was faster than the snapshot. Ask again.
+    Unseen,
+}
+
+/// What became of one item in [`Backend::replace`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaced {
+    /// The record was as expected and is replaced.
+    Applied {
+        /// What the store assigned.
+        fence: Fence,
+        /// When the lease is over.
+        lease_until: Timestamp,
+    },
+    /// The record is another, or gone.
+    Changed,
+    /// The record is locked by somebody's open transaction, for which nobody waits.
+    Locked,
+    /// It came after its `not_after`; nothing was done.
+    Late,
+}
+
+/// What became of one item in [`Backend::write`].
+#[derive(Debug, Clone)]
+pub enum Written {
+    /// Token and fence matched a running record, and it was written.
+    Applied,
+    /// They did not, or the record was locked; this is what is there.
+    Unapplied(Option<Box<Record>>),
+}
+
+/// The primitives of a store.
+///
+/// # Contract
+/// - An error of the whole call is one of every item of it.
+/// - Each item is applied atomically and on its own; items of one call may be applied in any order, and one that
+///   is not applied changes nothing.
+/// - An answer is given only when what was written is as durable as the store promises.
+/// - [`StoreError::unavailable`] means that nothing of the call was applied; if that is not known, the error is
+///   [`StoreError::unknown`].
+/// - An `open` or a `replace` is answered only if no other copy of it can arrive later; else the error is unknown.
+/// - Dropping a future of this trait never leaves an item half applied.
+/// - Only the store's clock is used.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// A short name for logs and metrics, such as `postgres`.
+    fn name(&self) -> &'static str;
+
+    /// The store's clock, as near as it is known without asking each time.
+    async fn clock(&self) -> Result<Timestamp, StoreError>;
+
+    /// The same, if it can be told without asking anybody. `None` is always right.
+    fn known_clock(&self) -> Option<Timestamp>;
+
+    /// Whether a handler can record its outcome in the transaction of its effect.
+    fn completes_in_transactions(&self) -> bool;
+
+    /// Creates the record of each claim if there is none, else reads it.
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError>;
+
+    /// Replaces each record that still has the expected token and version.
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError>;
+
+    /// Writes to each running record whose token and fence match; a void needs the token only.
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError>;
+
+    /// Reads records as they are, whether expired or not.
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError>;
+
+    /// Reads a page of the records that match, in an order of the backend's own that does not change.
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError>;
+
+    /// Counts records by phase, without reading them all each time.
+    async fn stats(&self) -> Result<Stats, StoreError>;
+
+    /// Removes some of the records for which [`Record::is_expired`] holds, at most as many as asked for, and says
+    /// how many.
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
+
+    /// Keeps one secret beside the records: writes `value` if there is none, or if it is exactly `expected`, in one atomic
+    /// step, and returns the one that is kept afterwards.
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError>;
+}

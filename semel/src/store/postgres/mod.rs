@@ -1,0 +1,265 @@
+//! Records in Postgres.
+
+mod options;
+mod batch;
+mod reading;
+mod answers;
+mod committer;
+mod statements;
+mod row;
+mod values;
+mod sql;
+mod migrate;
+mod operator;
+mod listing;
+mod prune;
+mod upkeep;
+mod pages;
+mod side;
+mod transaction;
+mod session;
+mod errors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::time::sleep;
+
+pub use crate::store::shared::migration::MigrationStatus;
+pub use options::PostgresOptions;
+pub use transaction::InTransaction;
+
+use crate::protocol::ask::Ask;
+use crate::protocol::draft::{Replace, Write};
+use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::store::inspect::{Page, Query, Stats};
+use crate::store::shared::group_commit::Batcher;
+use crate::store::shared::server_clock::HeardClock;
+use crate::words::error::StoreError;
+use crate::words::key::Key;
+
+use crate::store::Prune;
+use crate::store::shared::question::{Item, Question};
+use crate::words::record::Record;
+use crate::words::size::StoreSize;
+use crate::words::time::Timestamp;
+use committer::{Answer, Committer};
+use operator::Operator;
+use prune::Sweeper;
+use session::Session;
+use sql::Schema;
+
+/// Records in Postgres: durable, fast by group commit, and in the user's own transaction where that is wanted.
+///
+/// Questions of all callers go through a queue to a few connections; what is queued when a connection is free is
+/// one batch, committed together. What is asked of one key is done in the order it was asked.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{Once, PostgresStore};
+///
+/// let store = PostgresStore::connect("postgres://app@localhost/app").await?;
+/// store.migrate().await?;
+/// let once = Once::new(store);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What it promises
+/// What is answered survives a crash of every process and of the server. It does not survive the loss of the
+/// disk, nor the promotion of an asynchronous standby. docs/postgres.md says more.
+///
+/// Clones share the queue and the connections.
+#[derive(Clone)]
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Arc<PostgresOptions>,
+    batcher: Batcher<Committer>,
+    operator: Operator,
+    sweeper: Sweeper,
+    clock: HeardClock,
+}
+
+/// How long to pause before looking again at a row that somebody has locked.
+const LOCK_PAUSES: [Duration; 3] =
+    [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30)];
+
+impl PostgresStore {
+    /// Connects to the database of a URL, with the default options; see [`PostgresOptions::new`].
+    ///
+    /// # Errors
+    /// Unavailable if the server cannot be reached, refused if it lets nobody in, or is too old.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        PostgresOptions::new(url)?.connect().await
+    }
+
+    async fn with_options(options: PostgresOptions) -> Result<Self, StoreError> {
+        let options = Arc::new(options);
+        let operator = Operator::new(Arc::clone(&options));
+        operator.reach().await?;
+        let doubts = Arc::default();
+        let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
+        let batcher = Batcher::start((0..options.connections).map(committer).collect());
+        let sweeper = Sweeper::new(Arc::clone(&options));
+        let shared = Shared { options, batcher, operator, sweeper, clock: HeardClock::default() };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at
+    /// once.
+    ///
+    /// # Errors
+    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody
+    /// else.
+    pub async fn migrate(&self) -> Result<u32, StoreError> {
+        let mut session = Session::open(&self.shared.options).await?;
+        migrate::up(&mut session.client, self.schema()).await
+    }
+
+    /// Takes the schema back to a version, and says how many migrations that took. At 0, nothing is left of it.
+    ///
+    /// # Errors
+    /// Refused if there are migrations that this code does not know.
+    pub async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
+        let mut session = Session::open(&self.shared.options).await?;
+        migrate::down(&mut session.client, self.schema(), to).await
+    }
+
+    /// Every migration that is known here or to the database, in order.
+    ///
+    /// # Errors
+    /// Unavailable if the server does not answer.
+    pub async fn migration_status(&self) -> Result<Vec<MigrationStatus>, StoreError> {
+        let session = Session::open(&self.shared.options).await?;
+        migrate::status(&session.client, self.schema()).await
+    }
+
+    /// The whole schema as a script for psql, for those who run their own migrations.
+    pub fn print_migrations(&self) -> String {
+        migrate::print(self.schema())
+    }
+
+    /// How far the server has written its WAL, in bytes since it was set up. The difference of two positions is what was
+    /// written in between, by whomever: a figure for benchmarks.
+    ///
+    /// # Errors
+    /// Unavailable if the server does not answer, refused if it is a standby.
+    pub async fn wal_position(&self) -> Result<u64, StoreError> {
+        self.shared.operator.wal_position().await
+    }
+
+    /// How much room the records take up, and about how many there are, without reading the table. The room includes the
+    /// indexes and the space that pruned records leave to new ones: it does not shrink by pruning.
+    ///
+    /// # Errors
+    /// Unavailable if the server does not answer.
+    pub async fn size(&self) -> Result<StoreSize, StoreError> {
+        self.shared.operator.size().await
+    }
+
+    /// Answers what is queued, takes nothing more, and closes the connections.
+    pub async fn close(&self) {
+        self.shared.batcher.close().await;
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.shared.options.schema
+    }
+
+    /// Asks about one key. If the row is locked, it looks again a few times: other
+    /// processes lock rows for a moment, users for as long as they like.
+    async fn ask<I: Item>(&self, item: &I) -> Result<Answer, StoreError> {
+        let mut pauses = LOCK_PAUSES.iter();
+        loop {
+            let question = || Question::new(item.asked());
+            let answer = self.shared.batcher.ask(I::LANE, question).await?.answer().await?;
+            match pauses.next() {
+                Some(pause) if answer.met_a_lock => Box::pin(sleep(*pause)).await,
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// Asks about each item, and returns the answers in their order.
+    async fn ask_all<I: Item>(&self, items: &[I]) -> Result<Answers<I::Answer>, StoreError> {
+        let mut latest = None;
+        let mut answer = |result| {
+            let Answer { now, what, .. } = result?;
+            latest = latest.max(Some(now));
+            I::answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
+        };
+        let answers = match items {
+            [item] => vec![answer(self.ask(item).await)],
+            // Boxed, as mostly there is one.
+            _ => {
+                let asked = Box::pin(join_all(items.iter().map(|item| self.ask(item))));
+                asked.await.into_iter().map(answer).collect()
+            }
+        };
+        let now = match latest {
+            Some(now) => {
+                self.shared.clock.hear(now);
+                now
+            }
+            None => self.clock().await?,
+        };
+        Ok(Answers { now, items: answers })
+    }
+}
+
+#[async_trait]
+impl Backend for PostgresStore {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        self.shared.clock.or_ask(|| Box::pin(self.shared.operator.clock())).await
+    }
+
+    fn known_clock(&self) -> Option<Timestamp> {
+        self.shared.clock.known()
+    }
+
+    fn completes_in_transactions(&self) -> bool {
+        true
+    }
+
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
+        self.ask_all(asks).await
+    }
+
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
+        self.ask_all(items).await
+    }
+
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
+        self.ask_all(items).await
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
+        self.ask_all(keys).await
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        self.shared.operator.scan(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.shared.operator.stats().await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        self.shared.sweeper.prune(prune).await
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.shared.operator.keep_secret(expected, value).await
+    }
+}

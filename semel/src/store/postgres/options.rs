@@ -1,0 +1,207 @@
+//! How to reach a database, and what to use there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::PostgresStore;
+use super::migrate;
+use super::sql::Schema;
+use crate::store::shared::limits;
+use crate::store::shared::tls::{self, Trust};
+use crate::words::error::StoreError;
+
+/// How to reach a database, and what to use there.
+///
+/// ```
+/// use semel::PostgresOptions;
+///
+/// let options = PostgresOptions::new("postgres://semel@db1,db2/app?target_session_attrs=read-write&sslmode=verify-full")?
+///     .with_schema("idempotency")?;
+/// # Ok::<(), semel::StoreError>(())
+/// ```
+#[derive(Clone)]
+pub struct PostgresOptions {
+    pub(super) config: Config,
+    pub(super) tls: MakeRustlsConnect,
+    pub(super) schema: Schema,
+    pub(super) connections: usize,
+    pub(super) timeout: Duration,
+}
+
+impl PostgresOptions {
+    /// For how long an answer is waited for before the connection is given up, unless set.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+    /// How many connections commit batches, unless set. Two is what was measured best: one batch is prepared
+    /// while the other waits for the disk.
+    pub const DEFAULT_CONNECTIONS: usize = 2;
+    /// The most connections that commit batches. More make the batches smaller, not the store faster.
+    pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
+
+    /// Options from a URL, or from `key=value` pairs, as libpq takes them.
+    ///
+    /// `sslmode` is honoured as libpq does: `disable`, `prefer` (the default), `require`, `verify-ca`,
+    /// `verify-full`, the last two with the authorities in the file `sslrootcert`, or the system's. With a Unix
+    /// socket there is no TLS. Several hosts are tried in turn; with `target_session_attrs=read-write` until one
+    /// takes writes.
+    ///
+    /// # Errors
+    /// Refused if the text is not understood, or a certificate cannot be read. The message holds no password.
+    pub fn new(url: &str) -> Result<Self, StoreError> {
+        let (text, mode, roots) = without_ssl(url);
+        let mut config: Config = match text.parse() {
+            Ok(config) => config,
+            Err(error) => {
+                return Err(StoreError::refused("the Postgres URL is not understood").with_source(error));
+            }
+        };
+        let (mode, trust) = match mode.as_deref() {
+            None | Some("prefer") => (SslMode::Prefer, Trust::Anybody),
+            Some("disable") => (SslMode::Disable, Trust::Anybody),
+            Some("require") if roots.is_some() => (SslMode::Require, Trust::Authority),
+            Some("require") => (SslMode::Require, Trust::Anybody),
+            Some("verify-ca") => (SslMode::Require, Trust::Authority),
+            Some("verify-full") => (SslMode::Require, Trust::Host),
+            Some(other) => {
+                return Err(StoreError::refused(format!(
+                    "sslmode {other:?} is not one of disable, prefer, require, verify-ca, verify-full"
+                )));
+            }
+        };
+        let sockets_only = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+        config.ssl_mode(if sockets_only { SslMode::Disable } else { mode });
+        if config.get_application_name().is_none() {
+            config.application_name("semel");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(5));
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            // A server that vanished without a word is noticed, by connections that wait for long answers, too.
+            config.tcp_user_timeout(Duration::from_secs(30));
+            config.keepalives_idle(Duration::from_secs(30));
+        }
+        Ok(Self {
+            config,
+            tls: MakeRustlsConnect::new(tls::config(trust, roots.as_deref())?),
+            schema: Schema::new(Schema::DEFAULT)?,
+            connections: Self::DEFAULT_CONNECTIONS,
+            timeout: Self::DEFAULT_TIMEOUT,
+        })
+    }
+
+    /// The schema that holds the records; `semel` unless set.
+    ///
+    /// # Errors
+    /// Refused if Postgres would not take the name, or it has an apostrophe, a backslash, `$$` or control
+    /// characters.
+    pub fn with_schema(self, name: &str) -> Result<Self, StoreError> {
+        Ok(Self { schema: Schema::new(name)?, ..self })
+    }
+
+    /// How many connections commit batches.
+    ///
+    /// # Errors
+    /// Refused if there are none, or more than [`Self::MAX_CONNECTIONS`].
+    pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
+        Ok(Self { connections: limits::connections(connections)?, ..self })
+    }
+
+    /// For how long an answer is waited for. Then the connection is given up, and the batch is sent again over
+    /// another.
+    ///
+    /// # Errors
+    /// Refused if it is not within 100 ms and 10 minutes.
+    pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
+        Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(100))?, ..self })
+    }
+
+    /// The whole schema as a script for psql, for those who run their own migrations. It needs no connection.
+    pub fn print_migrations(&self) -> String {
+        migrate::print(&self.schema)
+    }
+
+    /// Connects; the schema may be missing yet, see [`PostgresStore::migrate`].
+    ///
+    /// # Errors
+    /// Unavailable if the server cannot be reached, refused if it lets nobody in, or is too old.
+    pub async fn connect(self) -> Result<PostgresStore, StoreError> {
+        PostgresStore::with_options(self).await
+    }
+}
+
+/// The text without `sslmode` and `sslrootcert`, of which the driver knows only a part, and the two.
+fn without_ssl(url: &str) -> (String, Option<String>, Option<PathBuf>) {
+    let (mut mode, mut roots) = (None, None);
+    let mut keep = |pair: &&str| match pair.split_once('=') {
+        Some(("sslmode", value)) => {
+            mode = Some(value.trim_matches('\'').to_owned());
+            false
+        }
+        Some(("sslrootcert", value)) => {
+            roots =
+                Some(percent_decode_str(value.trim_matches('\'')).decode_utf8_lossy().into_owned().into());
+            false
+        }
+        _ => true,
+    };
+    let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
+    let text = match url.split_once('?') {
+        Some((base, query)) if is_url => {
+            let rest: Vec<&str> = query.split('&').filter(&mut keep).collect();
+            if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) }
+        }
+        _ if is_url => url.to_owned(),
+        _ => url.split_whitespace().filter(&mut keep).collect::<Vec<_>>().join(" "),
+    };
+    (text, mode, roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str) -> SslMode {
+        PostgresOptions::new(url).unwrap().config.get_ssl_mode()
+    }
+
+    #[test]
+    fn sslmode_is_that_of_libpq() {
+        assert_eq!(mode("postgres://u@h/d"), SslMode::Prefer);
+        assert_eq!(mode("postgres://u@h/d?sslmode=disable"), SslMode::Disable);
+        assert_eq!(mode("postgres://u@h/d?sslmode=verify-full&application_name=x"), SslMode::Require);
+        assert_eq!(mode("host=h user=u sslmode=verify-ca"), SslMode::Require);
+        assert_eq!(mode("postgres://u@%2Ftmp/d?sslmode=require"), SslMode::Disable);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_nothing_is_given_away() {
+        let refused = |url: &str| PostgresOptions::new(url).err().expect("refused").to_string();
+        assert_eq!(
+            refused("postgres://u@h/d?sslmode=perhaps"),
+            "store refused: sslmode \"perhaps\" is not one of disable, prefer, require, verify-ca, verify-full"
+        );
+        assert_eq!(
+            refused("postgres://u@h/d?sslmode=verify-ca&sslrootcert=%2Fno%20where"),
+            "store refused: could not read the certificates in /no where"
+        );
+        let secret = PostgresOptions::new("postgres://u:secret@h:port/d").err().expect("refused");
+        assert!(!format!("{secret:?}").contains("secret"), "{secret:?}");
+        let plain = || PostgresOptions::new("postgres://u@h/d").unwrap();
+        assert!(plain().with_connections(0).is_err() && plain().with_connections(17).is_err());
+        assert!(plain().with_timeout(Duration::ZERO).is_err());
+        assert!(plain().with_schema("pg_x").is_err());
+    }
+
+    #[test]
+    fn other_parts_of_the_url_are_left_alone() {
+        let (text, mode, roots) = without_ssl("postgres://u@h/d?a=1&sslmode=require&b=2&sslrootcert=x");
+        assert_eq!((text.as_str(), mode.as_deref()), ("postgres://u@h/d?a=1&b=2", Some("require")));
+        assert_eq!(roots, Some("x".into()));
+        assert_eq!(without_ssl("host=h password='a b'").0, "host=h password='a b'");
+    }
+}

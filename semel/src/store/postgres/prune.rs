@@ -1,0 +1,145 @@
+//! Sweeping expired records out, page by page.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_postgres::Statement;
+
+use super::options::PostgresOptions;
+use super::pages::{self, Part};
+use super::session::Session;
+use super::side::Side;
+use super::values::Moment;
+use super::{errors, upkeep};
+use crate::store::Prune;
+use crate::words::error::StoreError;
+
+/// How many pages of the table one statement looks at: 2 MiB.
+const PAGES: i64 = 256;
+
+/// A turn that finds little looks at this part of the table's pages, so that a round takes about four hours.
+const TURNS: i64 = 256;
+/// The least and the most pages of such a turn: 512 KiB and 128 MiB.
+const TURN: [i64; 2] = [64, 16_384];
+
+/// Pages with at least one expired record for this many of them are worth going on.
+const WORTHWHILE: i64 = 4;
+
+/// How often a long turn notes its place: well within the time after which another process would take it.
+const NOTED_EVERY: Duration = Duration::from_secs(10);
+
+/// Goes round the table, or its partitions, a few pages at a time.
+pub(super) struct Sweeper {
+    side: Side,
+    /// Where the next sweep of this process begins, so that the beginning of the table is not read again for each
+    /// call. Paced sweeps keep their place in the database.
+    next_page: AtomicI64,
+}
+
+/// How far a sweep went.
+struct Swept {
+    removed: u64,
+    next_page: i64,
+}
+
+impl Sweeper {
+    pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
+        Self { side: Side::new(options), next_page: AtomicI64::new(0) }
+    }
+
+    /// Removes as many as asked for, or all there are in one round. Paced, it looks at a small part of a large table
+    /// only, and goes on where there is much to remove.
+    pub(super) async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        let session = self.side.checked().await?;
+        if prune.paced {
+            self.side.in_long_time(upkeep::keep_up(&self.side, &session)).await?;
+        }
+        let parts = self.side.in_time(&session, pages::parts(&self.side, &session)).await?;
+        if !prune.paced || pages::are_few(&parts) {
+            let start = self.next_page.load(Ordering::Relaxed);
+            let swept = self.sweep(&session, &parts, prune, start, i64::MAX).await?;
+            self.next_page.store(swept.next_page, Ordering::Relaxed);
+            return Ok(swept.removed);
+        }
+        let turn = self.side.statement(include_str!("sql/sweep_turn.sql"));
+        let turn = async { session.client.query_opt(&turn, &[]).await.map_err(errors::of_question) };
+        let turn = self.side.in_time(&session, turn).await?;
+        let Some(turn) = turn else { return Ok(0) };
+        let [least, most] = TURN;
+        let patience = (pages::count(&parts) / TURNS).clamp(least, most);
+        let swept = self.sweep(&session, &parts, prune, turn.get(0), patience).await?;
+        let goes_on = swept.removed >= u64::from(prune.limit);
+        self.note(&session, swept.next_page, goes_on).await?;
+        Ok(swept.removed)
+    }
+
+    /// Sweeps from a page on, until enough is removed, or so many pages had little to remove, or the round is over.
+    async fn sweep(
+        &self,
+        session: &Arc<Session>,
+        parts: &[Part],
+        prune: &Prune,
+        start: i64,
+        patience: i64,
+    ) -> Result<Swept, StoreError> {
+        let pages = pages::count(parts);
+        let limit = u64::from(prune.limit);
+        let (mut seen, mut in_vain, mut noted) = (0, 0, Instant::now());
+        let mut swept = Swept { removed: 0, next_page: start % pages.max(1) };
+        let mut prepared: Option<(i64, Statement)> = None;
+        while swept.removed < limit && seen < pages && in_vain < patience {
+            let page = swept.next_page;
+            let Some(part) = parts.iter().find(|part| page < part.end) else { break };
+            let statement = match prepared.take().filter(|(first, _)| *first == part.first) {
+                Some((_, statement)) => statement,
+                None => self.prepare(session, part).await?,
+            };
+            let end = (page + PAGES.min(patience - in_vain)).min(part.end);
+            let left = i64::from(prune.limit).saturating_sub_unsigned(swept.removed);
+            let began = Instant::now();
+            let [from, to] = [page, end].map(|page| format!("({},0)", page - part.first));
+            let gone = async {
+                session
+                    .client
+                    .execute(&statement, &[&from, &to, &prune.realm, &left, &prune.before.map(Moment)])
+                    .await
+                    .map_err(errors::of_question)
+            };
+            let gone = self.side.in_long_time(gone).await?;
+            prepared = Some((part.first, statement));
+            swept.removed += gone;
+            if swept.removed < limit {
+                seen += end - page;
+                swept.next_page = if end == pages { 0 } else { end };
+            }
+            if gone.saturating_mul(WORTHWHILE.unsigned_abs()) < (end - page).unsigned_abs() {
+                in_vain += end - page;
+            }
+            if prune.paced && noted.elapsed() > NOTED_EVERY {
+                self.note(session, swept.next_page, false).await?;
+                noted = Instant::now();
+            }
+            if gone > 0 {
+                // Others want the disk, too.
+                sleep(began.elapsed()).await;
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Keeps the turn, and its place for the process that goes on if this one ends.
+    async fn note(&self, session: &Arc<Session>, page: i64, goes_on: bool) -> Result<(), StoreError> {
+        let note = self.side.statement(include_str!("sql/sweep_reached.sql"));
+        let noted =
+            async { session.client.execute(&note, &[&page, &goes_on]).await.map_err(errors::of_question) };
+        self.side.in_time(session, noted).await.map(drop)
+    }
+
+    async fn prepare(&self, session: &Session, part: &Part) -> Result<Statement, StoreError> {
+        let sweep = self.side.statement(include_str!("sql/prune.sql"));
+        let sweep = sweep.replace(&self.side.statement("semel.records"), &part.table);
+        session.client.prepare(&sweep).await.map_err(errors::of_question)
+    }
+}

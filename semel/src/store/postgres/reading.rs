@@ -1,0 +1,112 @@
+//! The records that a batch reads, with as many bytes of outcomes as it has room for.
+//!
+//! A single record is read whole. Of several, each may have its share of the room, and the lengths of outcomes that have
+//! more are shown in their place; as many of these as fit are read by a second statement. What is ordinary is small, so that
+//! one statement reads all of it. Questions whose outcomes do not fit are sent again with another batch.
+
+use futures_util::TryStreamExt;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::statements::{self, Column};
+use super::{errors, row};
+use crate::store::shared::record_id::Id;
+use crate::words::error::StoreError;
+
+/// What reads records on a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    pub(super) client: &'a Client,
+    pub(super) statement: &'a Statement,
+    /// How many bytes of outcomes there is room for.
+    pub(super) room: usize,
+}
+
+/// Rows that could be read, and why others could not.
+#[derive(Default)]
+pub(super) struct Readable {
+    pub(super) rows: Vec<Row>,
+    pub(super) damaged: Vec<(Id, StoreError)>,
+}
+
+impl Reader<'_> {
+    /// Reads records; outcomes that have more than their share of the room are left out.
+    pub(super) async fn read(self, mut ids: Vec<Id>) -> Result<Vec<Row>, Error> {
+        ids.sort_unstable();
+        ids.dedup();
+        let limit = self.share(ids.len());
+        self.read_up_to(limit, ids).await
+    }
+
+    /// The same for what can be read: a set with a damaged record in it is halved until that one is alone.
+    pub(super) async fn read_what_can_be(self, mut ids: Vec<Id>) -> Result<Readable, Error> {
+        ids.sort_unstable();
+        ids.dedup();
+        let limit = self.share(ids.len());
+        self.read_what_can_be_up_to(limit, ids).await
+    }
+
+    /// Reads as many of the outcomes that these rows have left out as still fit, the oldest questions first; one at least,
+    /// however large it is.
+    pub(super) async fn read_left_out<'r>(
+        self,
+        rows: impl Iterator<Item = &'r Row> + Clone,
+        age: impl Fn(&[u8]) -> usize,
+    ) -> Result<Readable, Error> {
+        let mut left_out: Vec<(&[u8], usize)> =
+            rows.clone().filter_map(|row| Some((row::id(row)?, row::left_out(row)?))).collect();
+        if left_out.is_empty() {
+            return Ok(Readable::default());
+        }
+        left_out.sort_by_key(|(id, _)| (age(id), *id));
+        left_out.dedup_by_key(|(id, _)| *id);
+        let mut room = self.room.saturating_sub(rows.map(row::outcome_bytes).sum());
+        let mut ids = Vec::new();
+        for (id, bytes) in left_out {
+            if (bytes <= room || ids.is_empty())
+                && let Some(id) = Id::from_bytes(id)
+            {
+                room = room.saturating_sub(bytes);
+                ids.push(id);
+            }
+        }
+        ids.sort_unstable();
+        let limit = if ids.len() == 1 { usize::MAX } else { self.room };
+        self.read_what_can_be_up_to(limit, ids).await
+    }
+
+    fn share(self, count: usize) -> usize {
+        if count > 1 { self.room / count } else { usize::MAX }
+    }
+
+    async fn read_up_to(self, limit: usize, ids: Vec<Id>) -> Result<Vec<Row>, Error> {
+        query(self.client, self.statement, statements::read(&ids, limit)).await
+    }
+
+    async fn read_what_can_be_up_to(self, limit: usize, ids: Vec<Id>) -> Result<Readable, Error> {
+        let mut readable = Readable::default();
+        let mut sets = vec![ids];
+        while let Some(mut ids) = sets.pop() {
+            match self.read_up_to(limit, ids.clone()).await {
+                Ok(rows) => readable.rows.extend(rows),
+                Err(error) if error.code().is_some_and(errors::is_about_a_row) => match *ids {
+                    [id] => readable.damaged.push((id, errors::of_question(error))),
+                    _ => {
+                        let rest = ids.split_off(ids.len() / 2);
+                        sets.extend([rest, ids]);
+                    }
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(readable)
+    }
+}
+
+/// The rows that a statement shows.
+pub(super) async fn query(
+    client: &Client,
+    statement: &Statement,
+    columns: Vec<Column<'_>>,
+) -> Result<Vec<Row>, Error> {
+    client.query_raw(statement, columns).await?.try_collect().await
+}

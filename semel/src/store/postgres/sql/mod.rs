@@ -1,0 +1,85 @@
+//! The statements, for a schema.
+
+use std::fmt;
+
+use crate::fault;
+use crate::words::error::StoreError;
+
+/// The name of a schema, in quotes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Schema {
+    name: String,
+    quoted: String,
+}
+
+impl Schema {
+    pub(super) const DEFAULT: &'static str = "semel";
+
+    /// Postgres cuts off longer names, and two that differ only behind the cut would be one.
+    const MAX_BYTES: usize = 63;
+
+    pub(super) fn new(name: &str) -> Result<Self, StoreError> {
+        // The name also gets into comments, texts and bodies of functions, which it must not end.
+        let unfit = |c: char| c.is_control() || c == '\'' || c == '\\';
+        let bad = name.is_empty() || name.len() > Self::MAX_BYTES || name.starts_with("pg_");
+        if bad || name.contains(unfit) || name.contains("$$") {
+            return Err(StoreError::refused(format!(
+                "{name:?} is no name for a schema: 1 to {} bytes, no control characters, no apostrophe, backslash or $$, not \
+                 beginning with pg_",
+                Self::MAX_BYTES
+            )));
+        }
+        Ok(Self { name: name.to_owned(), quoted: format!("\"{}\"", name.replace('"', "\"\"")) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The statement of a file, with this schema in the place of `semel`.
+    pub(super) fn statement(&self, file: &str) -> String {
+        self.script(&without_header(file))
+    }
+
+    /// A whole script with this schema in the place of `semel`.
+    pub(super) fn script(&self, file: &str) -> String {
+        file.replace("semel.", &format!("{self}."))
+    }
+}
+
+/// A statement without the header that explains it: `pg_stat_activity` shows the first kilobyte, and that should
+/// be the statement.
+pub(super) fn without_header(file: &str) -> String {
+    let statement = file.lines().skip_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
+    match fault::makes("complete_without_fence") {
+        true => statement.replace("and record.token = asked.token\n    and record.fence = asked.fence\n", ""),
+        false => statement,
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.quoted)
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_quoted() {
+        let schema = Schema::new(r#"odd "name""#).unwrap();
+        let file = "-- Reads semel.records.\n--\n\nselect 1\nfrom semel.records";
+        assert_eq!(schema.statement(file), "\nselect 1\nfrom \"odd \"\"name\"\"\".records");
+        for bad in ["", "pg_semel", "a\0b", "a\nb", "o'clock", "a\\b", "a$$b", &"x".repeat(64)] {
+            assert!(Schema::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Transactions of sqlx, and its connections, for those who write `begin` themselves.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use sqlx::{Error, PgConnection, Postgres, Transaction};
+
+use super::{Attempt, Completion, InTransaction, unreadable};
+use crate::store::postgres::errors;
+use crate::words::error::StoreError;
+
+#[async_trait]
+impl InTransaction for PgConnection {
+    async fn lock(&mut self, statement: &str, attempt: &Attempt) -> Result<String, StoreError> {
+        sqlx::query_scalar(kept(statement))
+            .bind(&attempt.id)
+            .bind(&attempt.token)
+            .bind(attempt.fence)
+            .fetch_one(self)
+            .await
+            .map_err(meaning)
+    }
+
+    async fn complete(&mut self, statement: &str, completion: &Completion) -> Result<String, StoreError> {
+        sqlx::query_scalar(kept(statement))
+            .bind(&completion.attempt.id)
+            .bind(&completion.attempt.token)
+            .bind(completion.attempt.fence)
+            .bind(completion.status)
+            .bind(&completion.subtype)
+            .bind(&completion.headers)
+            .bind(&completion.body)
+            .fetch_one(self)
+            .await
+            .map_err(meaning)
+    }
+}
+
+#[async_trait]
+impl InTransaction for Transaction<'_, Postgres> {
+    async fn lock(&mut self, statement: &str, attempt: &Attempt) -> Result<String, StoreError> {
+        InTransaction::lock(&mut **self, statement, attempt).await
+    }
+
+    async fn complete(&mut self, statement: &str, completion: &Completion) -> Result<String, StoreError> {
+        InTransaction::complete(&mut **self, statement, completion).await
+    }
+}
+
+/// The statement for good, which is what sqlx asks for where a text is not part of the program. There are two for
+/// each schema.
+fn kept(statement: &str) -> &'static str {
+    static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = kept.get_or_insert_default();
+    match kept.get(statement) {
+        Some(statement) => statement,
+        None => {
+            let statement: &'static str = statement.to_owned().leak();
+            kept.insert(statement);
+            statement
+        }
+    }
+}
+
+/// What an error of sqlx means: by its code, as with the other driver.
+fn meaning(error: Error) -> StoreError {
+    if let Error::ColumnDecode { .. } = error {
+        return unreadable(error);
+    }
+    let answered = error.as_database_error();
+    let code = answered.and_then(|answered| answered.code());
+    if code.is_some_and(|code| !errors::is_transient(&code)) {
+        return StoreError::refused("Postgres refused what was asked").with_source(error);
+    }
+    let what = answered.map_or_else(|| error.to_string(), |answered| answered.message().to_owned());
+    StoreError::unavailable(format!("Postgres: {what}")).with_source(error)
+}

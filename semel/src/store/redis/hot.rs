@@ -1,0 +1,126 @@
+//! Redis as a hot store: it remembers what is done, in names of their own.
+//!
+//! What is remembered begins with a format, the fence and a letter, which `lua/plant.lua` compares; then the end of its
+//! retention in the durable store, the intent and the outcome.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::BufMut;
+use redis::cmd;
+
+use super::name::Name;
+use super::nodes::Command;
+use super::stored::{self, Reader};
+use super::{RedisStore, scripts};
+use crate::protocol::answer::{Done, Remembered};
+use crate::store::backend::Backend;
+use crate::store::shared::group_commit::Lane;
+use crate::store::shared::server_clock::Shift;
+use crate::store::tiered::Hot;
+use crate::words::error::StoreError;
+use crate::words::key::Key;
+use crate::words::lease::Fence;
+
+const FORMAT: u8 = 1;
+const DONE: u8 = b'A';
+const FORGOTTEN: u8 = b'Z';
+
+impl RedisStore {
+    /// A name that no record of the store itself can have.
+    fn hot_name(&self, key: &Key) -> Name {
+        Name::new(&format!("{}+hot", self.shared.options.prefix), key)
+    }
+
+    /// Says whether it came in time.
+    async fn put(
+        &self,
+        key: &Key,
+        what: &[u8],
+        kept: Duration,
+        within: Duration,
+    ) -> Result<bool, StoreError> {
+        let name = self.hot_name(key);
+        let not_after = self.clock().await?.after(within);
+        let command = |shift: Shift| {
+            let mut command = scripts::PLANT.on(name.as_bytes());
+            // Rounded down: nothing is kept for too long.
+            let kept = (kept.as_millis() as u64).max(1);
+            command.arg(shift.to_server(not_after).as_micros()).arg(kept).arg(what);
+            command
+        };
+        // Nobody waits for what is planted: it does not go before those who ask.
+        Ok(self.run(Lane::Claim, &name, command).await?.word != "late")
+    }
+}
+
+#[async_trait]
+impl Hot for RedisStore {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn recall(&self, key: &Key) -> Result<Option<Remembered>, StoreError> {
+        let name = self.hot_name(key);
+        let get = |_| {
+            let mut get = cmd("GET");
+            get.arg(name.as_bytes());
+            get
+        };
+        let answered = self.shared.nodes.ask(Lane::Claim, &name, Command::new(get)).await?;
+        let found: Option<Vec<u8>> = answered.said.parse()?;
+        // Somebody else's form, or damage: the durable store knows better.
+        Ok(found.and_then(|found| decoded(&found).ok().flatten()))
+    }
+
+    async fn plant(
+        &self,
+        key: &Key,
+        remembered: &Remembered,
+        kept: Duration,
+        within: Duration,
+    ) -> Result<(), StoreError> {
+        self.put(key, &encoded(remembered), kept, within).await.map(drop)
+    }
+
+    async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError> {
+        let trace = head(fence, FORGOTTEN);
+        for _ in 0..2 {
+            if self.put(key, &trace, kept, kept).await? {
+                return Ok(());
+            }
+            // The clock was wrong by that much; the answer has told it anew.
+        }
+        Err(StoreError::unavailable("the clock of Redis runs away"))
+    }
+}
+
+fn head(fence: Fence, letter: u8) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(32);
+    bytes.put_u8(FORMAT);
+    bytes.put_u64(fence.get());
+    bytes.put_u8(letter);
+    bytes
+}
+
+fn encoded(remembered: &Remembered) -> Vec<u8> {
+    let Remembered { intent, done } = remembered;
+    let mut bytes = head(done.fence, DONE);
+    bytes.put_u64(done.expires_at.as_micros());
+    bytes.put_slice(&stored::intent_bytes(intent));
+    bytes.put_slice(&stored::outcome(&done.outcome));
+    bytes
+}
+
+fn decoded(bytes: &[u8]) -> Result<Option<Remembered>, StoreError> {
+    let mut rest = Reader(bytes);
+    let format = rest.u8()?;
+    let fence = Fence::new(rest.u64()?);
+    if format != FORMAT || rest.u8()? != DONE {
+        return Ok(None);
+    }
+    let expires_at = rest.moment()?;
+    let intent = stored::parse_intent(&mut rest)?;
+    let outcome = stored::parse_outcome(rest.0)?;
+    Ok(Some(Remembered { intent, done: Done { outcome, fence, expires_at } }))
+}

@@ -1,0 +1,477 @@
+//! Records in Redis.
+
+mod options;
+mod address;
+mod nodes;
+mod committer;
+mod session;
+mod scripts;
+mod stored;
+mod name;
+mod scan;
+mod size;
+mod hot;
+mod errors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use redis::{Cmd, FromRedisValue, Value, from_redis_value};
+
+pub use options::RedisOptions;
+
+use crate::protocol::ask::Ask;
+use crate::protocol::draft::{Action, DraftState, Replace, Write};
+use crate::store::Prune;
+use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::store::inspect::{Page, Query, Stats};
+use crate::store::shared::cached_stats::Counted;
+use crate::store::shared::group_commit::Lane;
+use crate::store::shared::server_clock::Shift;
+use crate::words::error::StoreError;
+use crate::words::key::Key;
+use crate::words::lease::Fence;
+use crate::words::record::{Note, Record};
+use crate::words::terms::Terms;
+use crate::words::text;
+use crate::words::time::Timestamp;
+use name::Name;
+use nodes::{Answer, Command, Nodes};
+use session::Server;
+
+/// Records in Redis: one Redis key for each, written by scripts that hold no rule, by the clock of Redis.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{Once, RedisStore};
+///
+/// let once = Once::new(RedisStore::connect("redis://localhost").await?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What it promises
+/// As much as Redis remembers. A **failover** forgets what the promoted replica had not got yet: keys that were granted
+/// are granted again, and recorded outcomes are lost. So do a flush, an eviction, and a restart without persistence. Where
+/// a double run costs money, put Redis before Postgres: [`Tiered`](crate::Tiered). docs/redis.md says more.
+///
+/// Questions of all callers go through a queue to a few connections, and what is queued when a connection is free is
+/// sent together. Clones share the queue and the connections.
+#[derive(Clone)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Arc<RedisOptions>,
+    nodes: Arc<Nodes>,
+    counted: Counted,
+}
+
+/// How many bytes of a record are shown at once: as many as the answers of a batch may have on average. A larger one is asked
+/// for by itself, with its size, so that no batch reads too much.
+const LARGE: usize = 32 << 10;
+
+/// For how long Redis keeps a record that is over, so that it can still be listed.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl RedisStore {
+    /// Connects to the server of a URL, with the default options; see [`RedisOptions::new`].
+    ///
+    /// # Errors
+    /// Unavailable if no server can be reached, or only a replica; refused if it lets nobody in, or may evict
+    /// records.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        RedisOptions::new(url)?.connect().await
+    }
+
+    async fn with_options(options: RedisOptions) -> Result<Self, StoreError> {
+        let options = Arc::new(options);
+        let (nodes, server) = Nodes::find(Arc::clone(&options)).await?;
+        if !options.eviction_allowed {
+            warn(&server, options.replicas);
+        }
+        let (nodes, counted) = (Arc::new(nodes), Counted::default());
+        Ok(Self { shared: Arc::new(Shared { options, nodes, counted }) })
+    }
+
+    /// Answers what is queued, takes nothing more, and closes the connections.
+    pub async fn close(&self) {
+        self.shared.nodes.close().await;
+    }
+
+    fn name(&self, key: &Key) -> Name {
+        Name::new(&self.shared.options.prefix, key)
+    }
+
+    /// How a record is shown to who may act on it: replicas have to have it, whoever wrote it.
+    fn again(&self) -> &'static str {
+        if self.shared.options.replicas > 0 { "again" } else { "" }
+    }
+
+    /// What a script says to one command: its word, and what follows.
+    async fn run(&self, lane: Lane, name: &Name, command: impl Fn(Shift) -> Cmd) -> Result<Said, StoreError> {
+        let answered = self.shared.nodes.ask(lane, name, Command::new(command)).await?;
+        let Answer::Own(Value::Array(parts)) = answered.said else { return Err(other_answer()) };
+        let mut parts = parts.into_iter();
+        let now = Timestamp::from_micros(parse(parts.next().unwrap_or(Value::Nil))?);
+        answered.node.clock.hear(now);
+        let word = parse(parts.next().unwrap_or(Value::Nil))?;
+        Ok(Said { now, shift: answered.shift, word, rest: parts.collect() })
+    }
+
+    /// The record of a key that is large. All who ask for it at the same time get one copy of its outcome.
+    async fn read_large(
+        &self,
+        name: &Name,
+        key: &Key,
+        bytes: usize,
+    ) -> Result<(Timestamp, Option<Record>), StoreError> {
+        let make = |_| {
+            let mut command = scripts::READ.on(name.as_bytes());
+            command.arg(self.again()).arg("");
+            command
+        };
+        let answered =
+            self.shared.nodes.ask(Lane::Claim, name, Command { make, answer_bytes: bytes }).await?;
+        let Answer::Shared(large) = answered.said else { return Err(other_answer()) };
+        let read = large.record.get_or_init(|| match &large.value {
+            Value::Array(parts) => match &parts[..] {
+                [now, Value::BulkString(word), stored] if word == b"found" => {
+                    let Value::BulkString(stored) = stored else { return Err(other_answer()) };
+                    Ok((
+                        Timestamp::from_micros(parse(now.clone())?),
+                        Some(stored::record(stored, key.clone())?),
+                    ))
+                }
+                [now, Value::BulkString(word)] if word == b"missing" => {
+                    Ok((Timestamp::from_micros(parse(now.clone())?), None))
+                }
+                _ => Err(other_answer()),
+            },
+            _ => Err(other_answer()),
+        });
+        let (now, record) = read.clone()?;
+        answered.node.clock.hear(now);
+        Ok((now, record))
+    }
+
+    /// Asks about each item, and returns the answers in their order.
+    async fn run_all<'a, I, T, F>(
+        &self,
+        items: &'a [I],
+        run: impl Fn(&'a I) -> F,
+    ) -> Result<Answers<T>, StoreError>
+    where
+        F: Future<Output = Result<(Timestamp, T), StoreError>>,
+    {
+        let answers = match items {
+            [item] => vec![run(item).await],
+            _ => join_all(items.iter().map(run)).await,
+        };
+        // The earliest, as they may be from servers with clocks of their own: so no record is taken for expired before its
+        // time.
+        let earliest = answers.iter().flatten().map(|(now, _)| *now).min();
+        let now = match earliest {
+            Some(now) => now,
+            None => match self.clock().await {
+                Ok(now) => now,
+                // That there is no time to tell says less than what became of the items; and of all of them no more
+                // can be said than of the one of which the least is known.
+                Err(error) => {
+                    let errors = answers.into_iter().filter_map(Result::err);
+                    return Err(errors.max_by_key(StoreError::is_unknown).unwrap_or(error));
+                }
+            },
+        };
+        Ok(Answers { now, items: answers.into_iter().map(|answer| Ok(answer?.1)).collect() })
+    }
+
+    async fn open_one(&self, ask: &Ask) -> Result<(Timestamp, Opened), StoreError> {
+        let name = self.name(&ask.key);
+        let command = |shift: Shift| {
+            let mut command = scripts::OPEN.on(name.as_bytes());
+            command
+                .arg(shift.to_server(ask.not_after).as_micros())
+                .arg(micros(ask.terms.lease()))
+                .arg(micros(ask.terms.retention()))
+                .arg(micros(GRACE))
+                .arg(ask.token.as_bytes())
+                .arg(stored::asked(&ask.intent, &ask.owner))
+                .arg(self.again())
+                .arg(&[stored::policy(ask.terms.after_crash())])
+                .arg(LARGE);
+            command
+        };
+        let said = self.run(Lane::Claim, &name, command).await?;
+        let opened = match &*said.word {
+            "created" => {
+                let (fence, lease_until) = said.grant()?;
+                Opened::Created { fence, lease_until }
+            }
+            "found" => Opened::Found(Box::new(said.record(ask.key.clone())?)),
+            "large" => {
+                let (now, record) = self.read_large(&name, &ask.key, said.bytes()?).await?;
+                return Ok((now, record.map_or(Opened::Unseen, |record| Opened::Found(Box::new(record)))));
+            }
+            "late" => Opened::Late,
+            _ => return Err(said.other()),
+        };
+        Ok((said.now, opened))
+    }
+
+    async fn replace_one(&self, item: &Replace) -> Result<(Timestamp, Replaced), StoreError> {
+        let name = self.name(&item.key);
+        let draft = &item.draft;
+        let (state, outcome) = match &draft.state {
+            DraftState::Running => (stored::RUNNING, Vec::new()),
+            DraftState::Done(outcome) => (stored::DONE, stored::outcome(outcome)),
+            DraftState::Released => (stored::RELEASED, Vec::new()),
+        };
+        let command = |shift: Shift| {
+            let not_after = item.not_after.map(|not_after| shift.to_server(not_after).as_micros());
+            let mut command = scripts::REPLACE.on(name.as_bytes());
+            command
+                .arg(item.expected_token.as_bytes())
+                .arg(item.expected_version)
+                .arg(text_or_nothing(not_after))
+                .arg(micros(GRACE))
+                .arg(&[state])
+                .arg(draft.token.as_bytes())
+                .arg(draft.attempt)
+                .arg(stored::asked(&draft.intent, &draft.owner))
+                .arg(&outcome)
+                .arg(micros(draft.lease))
+                .arg(micros(draft.retention))
+                .arg(if draft.fresh { "fresh" } else { "" })
+                .arg(draft.note.as_deref().map(shortened).as_deref().unwrap_or_default())
+                .arg(&[stored::policy(draft.after_crash)]);
+            command
+        };
+        let said = self.run(Lane::Claim, &name, command).await?;
+        let replaced = match &*said.word {
+            "applied" => {
+                let (fence, lease_until) = said.grant()?;
+                Replaced::Applied { fence, lease_until }
+            }
+            "changed" => Replaced::Changed,
+            "late" => Replaced::Late,
+            _ => return Err(said.other()),
+        };
+        Ok((said.now, replaced))
+    }
+
+    async fn write_one(&self, item: &Write) -> Result<(Timestamp, Written), StoreError> {
+        let name = self.name(&item.key);
+        let (action, with) = match &item.action {
+            Action::Renew { lease, .. } => ("renew", micros(*lease).to_string().into_bytes()),
+            Action::Complete { outcome, .. } => ("complete", stored::outcome(outcome)),
+            Action::Release { .. } | Action::Void => {
+                ("release", micros(Terms::RELEASED_RETENTION).to_string().into_bytes())
+            }
+            Action::Abandon { note, .. } => ("abandon", shortened(note).as_bytes().to_vec()),
+            Action::Hold { note, .. } => ("hold", shortened(note).as_bytes().to_vec()),
+        };
+        let command = |_| {
+            let mut command = scripts::WRITE.on(name.as_bytes());
+            command
+                .arg(item.token.as_bytes())
+                .arg(text_or_nothing(item.action.fence().map(Fence::get)))
+                .arg(micros(GRACE))
+                .arg(action)
+                .arg(&with)
+                .arg(self.again())
+                .arg(LARGE);
+            command
+        };
+        let said = self.run(Lane::Owner, &name, command).await?;
+        let written = match &*said.word {
+            "applied" => Written::Applied,
+            "missing" => Written::Unapplied(None),
+            "found" => Written::Unapplied(Some(Box::new(said.record(item.key.clone())?))),
+            "large" => {
+                let (_, record) = self.read_large(&name, &item.key, said.bytes()?).await?;
+                Written::Unapplied(record.map(Box::new))
+            }
+            _ => return Err(said.other()),
+        };
+        // By the clock of the store: whether a void came after the `not_after` of its claim is told by this.
+        Ok((said.shift.to_store(said.now), written))
+    }
+
+    async fn read_one(
+        &self,
+        name: Name,
+        key: Key,
+        again: &str,
+    ) -> Result<(Timestamp, Option<Record>), StoreError> {
+        let command = |_| {
+            let mut command = scripts::READ.on(name.as_bytes());
+            command.arg(again).arg(LARGE);
+            command
+        };
+        let said = self.run(Lane::Claim, &name, command).await?;
+        match &*said.word {
+            "large" => self.read_large(&name, &key, said.bytes()?).await,
+            "found" => Ok((said.now, Some(said.record(key)?))),
+            "missing" => Ok((said.now, None)),
+            _ => Err(said.other()),
+        }
+    }
+
+    /// Removes a record that is still the one that was seen, and says whether it was.
+    async fn remove(&self, name: &Name, seen: &Record) -> Result<bool, StoreError> {
+        let command = |_| {
+            let mut command = scripts::REMOVE.on(name.as_bytes());
+            command.arg(seen.token.as_bytes()).arg(seen.version);
+            command
+        };
+        Ok(self.run(Lane::Claim, name, command).await?.word == "applied")
+    }
+}
+
+#[async_trait]
+impl Backend for RedisStore {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        self.shared.nodes.reference()?.now().await
+    }
+
+    fn known_clock(&self) -> Option<Timestamp> {
+        self.shared.nodes.known_time()
+    }
+
+    fn completes_in_transactions(&self) -> bool {
+        false
+    }
+
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
+        self.run_all(asks, |ask| self.open_one(ask)).await
+    }
+
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
+        self.run_all(items, |item| self.replace_one(item)).await
+    }
+
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
+        self.run_all(items, |item| self.write_one(item)).await
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
+        self.run_all(keys, |key| self.read_one(self.name(key), key.clone(), self.again())).await
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        self.page(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.shared.counted.or_count(self.count()).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        self.sweep(prune).await
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let name = Name::of_secret(&self.shared.options.prefix);
+        let command = |_| {
+            let mut command = scripts::KEEP.on(name.as_bytes());
+            command.arg(expected.unwrap_or_default()).arg(value);
+            command
+        };
+        let said = self.run(Lane::Owner, &name, command).await?;
+        match (&*said.word, &*said.rest) {
+            ("kept", [Value::BulkString(kept)]) => Ok(kept.clone()),
+            _ => Err(said.other()),
+        }
+    }
+}
+
+/// What a script says.
+struct Said {
+    /// By the clock of the server that has the key.
+    now: Timestamp,
+    shift: Shift,
+    word: String,
+    rest: Vec<Value>,
+}
+
+impl Said {
+    /// What another word means than those that were expected.
+    fn other(&self) -> StoreError {
+        match &*self.word {
+            "unreadable" => StoreError::corrupt("the stored record has a form that is not known here"),
+            _ => other_answer(),
+        }
+    }
+
+    fn grant(&self) -> Result<(Fence, Timestamp), StoreError> {
+        match &*self.rest {
+            [Value::Int(fence), Value::Int(until)] => {
+                Ok((Fence::new(fence.unsigned_abs()), Timestamp::from_micros(until.unsigned_abs())))
+            }
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// How many bytes a record has that was not shown.
+    fn bytes(&self) -> Result<usize, StoreError> {
+        match &*self.rest {
+            [Value::Int(bytes)] => Ok(usize::try_from(*bytes).unwrap_or(usize::MAX)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn record(&self, key: Key) -> Result<Record, StoreError> {
+        match &*self.rest {
+            [Value::BulkString(stored)] => stored::record(stored, key),
+            _ => Err(other_answer()),
+        }
+    }
+}
+
+fn parse<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    from_redis_value(answer).map_err(|e| other_answer().with_source(e))
+}
+
+fn other_answer() -> StoreError {
+    StoreError::unknown("Redis answered another question")
+}
+
+/// A note as it is kept.
+fn shortened(note: &str) -> Arc<str> {
+    text::shorten(note, Note::MAX_BYTES)
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+fn text_or_nothing(number: Option<u64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// Says once what this server can lose.
+fn warn(server: &Server, replicas: u32) {
+    if !server.persists {
+        tracing::warn!("Redis has no append-only file: a restart forgets records, and their keys run again");
+    }
+    if server.replicas > 0 || server.is_cluster {
+        let waits = if replicas > 0 {
+            "makes that less likely, and does not rule it out"
+        } else {
+            "is not asked for"
+        };
+        tracing::warn!(
+            "Redis replicates asynchronously: a failover forgets what the promoted replica had not got, and those keys \
+             run again; waiting for replicas {waits}. Redis before Postgres (Tiered) loses nothing"
+        );
+    }
+}

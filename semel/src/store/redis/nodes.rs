@@ -1,0 +1,340 @@
+//! Which server a question goes to: the one there is, or the one that serves the slot.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use futures_util::future::select_ok;
+use redis::{Cmd, FromRedisValue, Value, cmd};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::{Instant, sleep_until};
+
+use super::address::{Address, Place};
+use super::committer::{Committer, Large, Question, Said};
+use super::errors::Elsewhere;
+use super::name::{Name, SLOTS};
+use super::options::RedisOptions;
+use super::parse;
+use super::session::{self, Server, Session};
+use crate::store::shared::group_commit::{Batcher, Lane};
+use crate::store::shared::server_clock::{HeardClock, Shift};
+use crate::words::error::StoreError;
+use crate::words::time::Timestamp;
+
+/// The shortest time between two questions about who serves what.
+const REFRESH_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a question is sent on from server to server.
+const MAX_HOPS: u32 = 6;
+
+pub(super) struct Nodes {
+    options: Arc<RedisOptions>,
+    map: RwLock<Map>,
+    /// When the map was last drawn anew; held by who does so.
+    refreshing: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Who serves what.
+enum Map {
+    One(Arc<Node>),
+    Cluster { slots: Vec<Option<Arc<Node>>>, nodes: HashMap<Address, Arc<Node>> },
+}
+
+/// A server, with the queue before it, and its clock.
+pub(super) struct Node {
+    batcher: Batcher<Committer>,
+    pub(super) clock: HeardClock,
+}
+
+/// A command that is to be made for a server: its clock may be another than that of the store.
+pub(super) struct Command<F> {
+    pub(super) make: F,
+    /// How many bytes it reads, if those are many.
+    pub(super) answer_bytes: usize,
+}
+
+impl<F: Fn(Shift) -> Cmd> Command<F> {
+    pub(super) fn new(make: F) -> Self {
+        Self { make, answer_bytes: 0 }
+    }
+}
+
+/// An answer, and the server it is from.
+pub(super) struct Answered {
+    pub(super) said: Answer,
+    pub(super) node: Arc<Node>,
+    pub(super) shift: Shift,
+}
+
+pub(super) enum Answer {
+    Own(Value),
+    Shared(Arc<Large>),
+}
+
+impl Answer {
+    /// The answer to a command that reads little.
+    pub(super) fn parse<T: FromRedisValue>(self) -> Result<T, StoreError> {
+        match self {
+            Self::Own(value) => parse(value),
+            Self::Shared(large) => parse(large.value.clone()),
+        }
+    }
+}
+
+impl Node {
+    fn start(options: &Arc<RedisOptions>, address: Option<Address>) -> Arc<Self> {
+        let committer = |_| Committer::new(Arc::clone(options), address.clone());
+        let batcher = Batcher::start((0..options.connections).map(committer).collect());
+        Arc::new(Self { batcher, clock: HeardClock::default() })
+    }
+
+    async fn say(&self, lane: Lane, question: Question) -> Result<Said, StoreError> {
+        self.batcher.ask(lane, || question).await?.answer().await
+    }
+
+    /// What this very server answers to a command that is about no name in particular.
+    pub(super) async fn ask(&self, command: Cmd) -> Result<Value, StoreError> {
+        let command = Arc::new(command);
+        let question = Question { command, subject: rand::random(), is_asking: false, answer_bytes: 0 };
+        match self.say(Lane::Claim, question).await? {
+            Said::Answer(answer) => Ok(answer),
+            Said::Elsewhere(_) | Said::Large(_) => {
+                Err(StoreError::unavailable("the server of Redis sent us elsewhere"))
+            }
+        }
+    }
+
+    /// What its clock says, as near as it is known without asking each time.
+    pub(super) async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.clock.or_ask(|| Box::pin(self.ask_time())).await
+    }
+
+    async fn ask_time(&self) -> Result<Timestamp, StoreError> {
+        let (seconds, micros): (u64, u64) = parse(self.ask(cmd("TIME")).await?)?;
+        Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
+    }
+}
+
+impl Nodes {
+    /// Finds the servers, and what the first of them says about itself.
+    pub(super) async fn find(options: Arc<RedisOptions>) -> Result<(Self, Server), StoreError> {
+        let session = Session::open(&options).await?;
+        let map = if session.server.is_cluster {
+            let served = session::slots(&options, &session.address).await?;
+            Map::of_cluster(&options, served, &HashMap::new())
+        } else {
+            Map::One(Node::start(&options, None))
+        };
+        let nodes = Self { options, map: RwLock::new(map), refreshing: Arc::default() };
+        Ok((nodes, session.server))
+    }
+
+    /// What the server of this name answers.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        lane: Lane,
+        name: &Name,
+        command: Command<impl Fn(Shift) -> Cmd>,
+    ) -> Result<Answered, StoreError> {
+        let mut node = self.node(name)?;
+        let mut is_asking = false;
+        for _ in 0..MAX_HOPS {
+            let shift = match self.is_reference(&node) {
+                true => Shift::NONE,
+                false => Box::pin(self.shift(&node)).await,
+            };
+            let question = Question {
+                command: Arc::new((command.make)(shift)),
+                subject: name.digest(),
+                is_asking,
+                answer_bytes: command.answer_bytes,
+            };
+            let said = node.say(lane, question).await;
+            (node, is_asking) = match said {
+                Ok(Said::Answer(answer)) => return Ok(Answered { said: Answer::Own(answer), node, shift }),
+                Ok(Said::Large(large)) => return Ok(Answered { said: Answer::Shared(large), node, shift }),
+                Ok(Said::Elsewhere(Elsewhere::Moved(address))) => {
+                    self.refresh_soon();
+                    (self.at(address)?, false)
+                }
+                Ok(Said::Elsewhere(Elsewhere::Ask(address))) => (self.at(address)?, true),
+                Err(error) => {
+                    if error.is_transient() {
+                        // Somebody else may serve the slot by now.
+                        self.refresh_soon();
+                    }
+                    return Err(error);
+                }
+            };
+        }
+        Err(StoreError::unavailable(format!("the cluster of Redis sent us on {MAX_HOPS} times")))
+    }
+
+    /// The server whose clock is that of the store.
+    pub(super) fn reference(&self) -> Result<Arc<Node>, StoreError> {
+        let nobody = || StoreError::unavailable("there is no server of Redis");
+        self.map().reference().map(Arc::clone).ok_or_else(nobody)
+    }
+
+    /// What the clock of the store says, if it need not be asked.
+    pub(super) fn known_time(&self) -> Option<Timestamp> {
+        self.map().reference()?.clock.known()
+    }
+
+    fn is_reference(&self, node: &Arc<Node>) -> bool {
+        self.map().reference().is_some_and(|reference| Arc::ptr_eq(reference, node))
+    }
+
+    /// How far the clock of a server is from that of the store. One that does not tell its time will not answer what it is
+    /// asked either.
+    async fn shift(&self, node: &Node) -> Shift {
+        let Ok(reference) = self.reference() else { return Shift::NONE };
+        match (reference.now().await, node.now().await) {
+            (Ok(store), Ok(server)) => Shift::between(store, server),
+            _ => Shift::NONE,
+        }
+    }
+
+    /// All servers, in an order that stays the same while they do.
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.map().all()
+    }
+
+    /// Answers what is queued, takes nothing more, and closes the connections.
+    pub(super) async fn close(&self) {
+        for node in self.all() {
+            node.batcher.close().await;
+        }
+    }
+
+    /// The server of a name.
+    fn node(self: &Arc<Self>, name: &Name) -> Result<Arc<Node>, StoreError> {
+        let node = self.map().node(name);
+        node.ok_or_else(|| {
+            self.refresh_soon();
+            StoreError::unavailable(format!("nobody serves slot {} of the cluster of Redis", name.slot()))
+        })
+    }
+
+    fn map(&self) -> RwLockReadGuard<'_, Map> {
+        // Nothing panics while the lock is held.
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server at an address, which may be new.
+    fn at(&self, address: Address) -> Result<Arc<Node>, StoreError> {
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        match &mut *map {
+            Map::Cluster { nodes, .. } => {
+                let start = || Node::start(&self.options, Some(address.clone()));
+                Ok(Arc::clone(nodes.entry(address.clone()).or_insert_with(start)))
+            }
+            Map::One(_) => {
+                Err(StoreError::unavailable("Redis has become a part of a cluster: connect again"))
+            }
+        }
+    }
+
+    /// Asks the servers of a cluster in the background who serves what, unless somebody does so already.
+    fn refresh_soon(self: &Arc<Self>) {
+        if matches!(&*self.map(), Map::One(_)) {
+            return;
+        }
+        if let Ok(turn) = Arc::clone(&self.refreshing).try_lock_owned() {
+            tokio::spawn(Arc::clone(self).refresh(turn));
+        }
+    }
+
+    async fn refresh(self: Arc<Self>, mut last: OwnedMutexGuard<Option<Instant>>) {
+        if let Some(last) = *last {
+            sleep_until(last + REFRESH_PAUSE).await;
+        }
+        let known = self.known();
+        let asked = known.iter().map(|address| Box::pin(session::slots(&self.options, address)));
+        // Some of them may be gone: whoever answers first will do. If it knows less than others, they send us on.
+        match select_ok(asked).await {
+            Ok((served, _)) => {
+                let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+                if let Map::Cluster { nodes, .. } = &*map
+                    && !served.is_empty()
+                {
+                    *map = Map::of_cluster(&self.options, served, nodes);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "no server of the cluster says who serves what"),
+        }
+        *last = Some(Instant::now());
+    }
+
+    /// Where servers are, or were.
+    fn known(&self) -> Vec<Address> {
+        let mut known: Vec<Address> = match &*self.map() {
+            Map::One(_) => Vec::new(),
+            Map::Cluster { nodes, .. } => nodes.keys().cloned().collect(),
+        };
+        let seeds = match &self.options.place {
+            Place::Server(seed) => std::slice::from_ref(seed),
+            Place::Cluster(seeds) => seeds,
+            Place::Sentinels { .. } => &[],
+        };
+        for seed in seeds {
+            if !known.contains(seed) {
+                known.push(seed.clone());
+            }
+        }
+        known
+    }
+}
+
+impl Map {
+    /// The map of a cluster; servers that are known already keep their queues.
+    fn of_cluster(
+        options: &Arc<RedisOptions>,
+        served: Vec<(u16, u16, Address)>,
+        known: &HashMap<Address, Arc<Node>>,
+    ) -> Self {
+        let mut slots = vec![None; SLOTS.into()];
+        let mut nodes = HashMap::new();
+        for (from, to, address) in served {
+            let start = || Node::start(options, Some(address.clone()));
+            let node = nodes
+                .entry(address.clone())
+                .or_insert_with(|| known.get(&address).map_or_else(start, Arc::clone));
+            for slot in from..=to.min(SLOTS - 1) {
+                slots[usize::from(slot)] = Some(Arc::clone(node));
+            }
+        }
+        Self::Cluster { slots, nodes }
+    }
+
+    /// The first of all servers.
+    fn reference(&self) -> Option<&Arc<Node>> {
+        match self {
+            Self::One(node) => Some(node),
+            Self::Cluster { slots, .. } => slots.iter().flatten().next(),
+        }
+    }
+
+    fn node(&self, name: &Name) -> Option<Arc<Node>> {
+        match self {
+            Self::One(node) => Some(Arc::clone(node)),
+            Self::Cluster { slots, .. } => slots[usize::from(name.slot())].clone(),
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Node>> {
+        match self {
+            Self::One(node) => vec![Arc::clone(node)],
+            Self::Cluster { slots, nodes } => {
+                // In the order of their first slots. One that serves none is asked only because of a slot that moves.
+                let mut served: Vec<&Arc<Node>> = Vec::with_capacity(nodes.len());
+                for node in slots.iter().flatten() {
+                    if !served.iter().any(|known| Arc::ptr_eq(known, node)) {
+                        served.push(node);
+                    }
+                }
+                served.into_iter().map(Arc::clone).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! How to reach Redis, and what to use there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::RedisConnectionInfo;
+use tokio_rustls::TlsConnector;
+
+use super::RedisStore;
+use super::address::{Place, Url};
+use crate::store::shared::limits;
+use crate::store::shared::tls;
+use crate::words::error::StoreError;
+
+/// How to reach Redis, and what to use there.
+///
+/// ```
+/// use semel::RedisOptions;
+///
+/// let options = RedisOptions::new("redis+sentinel://sentinel1,sentinel2/main")?.with_prefix("shop")?.with_replicas(1);
+/// # Ok::<(), semel::StoreError>(())
+/// ```
+#[derive(Clone)]
+pub struct RedisOptions {
+    pub(super) place: Place,
+    pub(super) login: RedisConnectionInfo,
+    pub(super) sentinel_login: RedisConnectionInfo,
+    pub(super) tls: Option<TlsConnector>,
+    pub(super) prefix: Arc<str>,
+    pub(super) connections: usize,
+    pub(super) timeout: Duration,
+    pub(super) eviction_allowed: bool,
+    pub(super) replicas: u32,
+}
+
+impl RedisOptions {
+    /// For how long an answer is waited for before the connection is given up, unless set.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+    /// How many connections there are to each server, unless set. With two, one batch is made up and read while the
+    /// other is worked on.
+    pub const DEFAULT_CONNECTIONS: usize = 2;
+    /// The most connections to each server. More make the batches smaller, not the store faster.
+    pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
+    /// What the names of records begin with, unless set.
+    pub const DEFAULT_PREFIX: &str = "semel";
+
+    /// Options from a URL.
+    ///
+    /// | URL | for |
+    /// | --- | --- |
+    /// | `redis://user:password@host:6379/0` | one server, or a server of a cluster |
+    /// | `rediss://…` | the same over TLS; `sslmode` is `verify-full` (the default), `verify-ca` or `require`, `sslrootcert` a file of authorities instead of the system's, with which `require` is `verify-ca` |
+    /// | `redis+unix:///run/redis.sock?db=0&user=…&pass=…` | a Unix socket |
+    /// | `redis+sentinel://user:password@sentinel1:26379,sentinel2/service/0`, `rediss+sentinel://…` | the master of a service; the password is that of Redis, see [`Self::with_sentinel_login`] |
+    /// | `redis+cluster://host1,host2`, `rediss+cluster://…` | a cluster, by some of its servers |
+    ///
+    /// # Errors
+    /// Refused if the URL is not understood, or a certificate cannot be read. The message holds no password.
+    pub fn new(url: &str) -> Result<Self, StoreError> {
+        let Url { place, username, password, database, tls } = Url::parse(url)?;
+        let tls = tls.map(|(trust, roots)| tls::config(trust, roots.as_deref())).transpose()?;
+        Ok(Self {
+            place,
+            login: login(username.as_deref(), password.as_deref()).set_db(database),
+            sentinel_login: login(None, None),
+            tls: tls.map(|config| TlsConnector::from(Arc::new(config))),
+            prefix: Self::DEFAULT_PREFIX.into(),
+            connections: Self::DEFAULT_CONNECTIONS,
+            timeout: Self::DEFAULT_TIMEOUT,
+            eviction_allowed: false,
+            replicas: 0,
+        })
+    }
+
+    /// What the names of records begin with, so that several services can share a database.
+    ///
+    /// # Errors
+    /// Refused if it is not 1 to 64 letters, digits, dots, hyphens and underscores.
+    pub fn with_prefix(self, prefix: &str) -> Result<Self, StoreError> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        if !(1..=64).contains(&prefix.len()) || !prefix.chars().all(fits) {
+            return Err(StoreError::refused(format!(
+                "the prefix {prefix:?} is not 1 to 64 letters, digits, dots, hyphens and underscores"
+            )));
+        }
+        Ok(Self { prefix: prefix.into(), ..self })
+    }
+
+    /// How many connections there are to each server.
+    ///
+    /// # Errors
+    /// Refused if there are none, or more than [`Self::MAX_CONNECTIONS`].
+    pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
+        Ok(Self { connections: limits::connections(connections)?, ..self })
+    }
+
+    /// For how long an answer is waited for. Then the connection is given up and ended at the server, too. The batch is
+    /// sent again over another, if two seconds in all leave room for that; else its outcome is unknown.
+    ///
+    /// # Errors
+    /// Refused if it is not within 10 ms and 10 minutes.
+    pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
+        Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(10))?, ..self })
+    }
+
+    /// Lets Redis evict records when its memory is full. As the hot store of a [`Tiered`](crate::Tiered) it may. As
+    /// a store by itself it must not: a key whose record was evicted runs again.
+    #[must_use]
+    pub fn with_eviction_allowed(self) -> Self {
+        Self { eviction_allowed: true, ..self }
+    }
+
+    /// Answers only when this many replicas have what was written (`WAIT`), within the timeout; else the answer is
+    /// "unknown", and the same question asks again.
+    ///
+    /// It makes a loss less likely, and rules none out: a failover may promote another replica, and one that has
+    /// acknowledged has not written to disk. Where a double run costs money, put Redis before Postgres.
+    #[must_use]
+    pub fn with_replicas(self, replicas: u32) -> Self {
+        Self { replicas, ..self }
+    }
+
+    /// The login for the sentinels, which have none unless set.
+    #[must_use]
+    pub fn with_sentinel_login(self, username: Option<&str>, password: &str) -> Self {
+        Self { sentinel_login: login(username, Some(password)), ..self }
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// Unavailable if no server can be reached, or only a replica; refused if it lets nobody in, or may evict
+    /// records and was not allowed to.
+    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        RedisStore::with_options(self).await
+    }
+}
+
+fn login(username: Option<&str>, password: Option<&str>) -> RedisConnectionInfo {
+    let mut login = RedisConnectionInfo::default().set_lib_name("semel", env!("CARGO_PKG_VERSION"));
+    if let Some(username) = username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = password {
+        login = login.set_password(password);
+    }
+    login
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_out_of_range_are_refused_by_name() {
+        let plain = || RedisOptions::new("redis://h").unwrap();
+        let why = |options: Result<RedisOptions, StoreError>| options.err().expect("refused").to_string();
+        assert_eq!(why(plain().with_connections(17)), "store refused: 17 connections are not within 1 to 16");
+        assert_eq!(
+            why(plain().with_timeout(Duration::ZERO)),
+            "store refused: timeout of 0ns is not within 10ms to 600s"
+        );
+        assert_eq!(
+            why(plain().with_prefix("a:b")),
+            "store refused: the prefix \"a:b\" is not 1 to 64 letters, digits, dots, hyphens and underscores"
+        );
+        assert_eq!(
+            why(RedisOptions::new("rediss://h?sslrootcert=%2Fno%20where")),
+            "store refused: could not read the certificates in /no where"
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! The task that empties the queue into a committer.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::failure::{Blame, Failure, Halving};
+use super::job::Job;
+use super::part::{Origin, Part, parts};
+use super::queue::{Queue, Taken};
+use super::shift::{LONG, Shift};
+use super::{Committer, Failed, Reply};
+use crate::fault;
+use crate::words::error::StoreError;
+
+/// How often a batch is sent, and for how long, before it is halved or its callers hear that it failed; and for how long it
+/// is halved.
+pub(super) const MAX_TRIES: u32 = 6;
+pub(super) const MAX_TRYING: Duration = Duration::from_secs(2);
+/// The pause after a failure: it doubles up to the longest, and half of it is left to chance.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+pub(super) const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// What became of the questions of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    Settled,
+    /// The connection was lost, and something may still be applied.
+    PerhapsApplied,
+}
+
+pub(super) struct Worker<C: Committer> {
+    queue: Arc<Queue<C>>,
+    committer: C,
+    /// How many tries in a row have failed.
+    failures: u32,
+    /// When the pause after the last failure is over.
+    rested: Option<Instant>,
+}
+
+impl<C: Committer> Worker<C> {
+    pub(super) fn new(queue: Arc<Queue<C>>, committer: C) -> Self {
+        Self { queue, committer, failures: 0, rested: None }
+    }
+
+    /// Empties the queue until it is closed.
+    pub(super) async fn run(mut self, mut shift: Shift<C>) {
+        let queue = Arc::clone(&self.queue);
+        // Set anew for each batch: to put off a timer is cheaper than to make one.
+        let mut timer = Box::pin(sleep(LONG));
+        while let Some(Taken { jobs, is_suspect }) = queue.next().await {
+            let count = jobs.len();
+            shift.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
+            let served = shift.watch(&mut timer, self.serve(jobs, is_suspect)).await;
+            shift.step_back();
+            if served == Served::PerhapsApplied {
+                shift.begin_recovery();
+                let subjects = shift.subjects();
+                shift.watch(&mut timer, self.recover(&subjects)).await;
+            }
+            shift.end();
+            // Those who were answered may have the next question ready. Without this, the first of them would go by
+            // itself, and all the others would wait for it. But those who came over a network take their time, and
+            // whoever waits already should not wait for them.
+            if count > 1 && queue.is_short() {
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Answers these questions, in as many batches as it takes.
+    async fn serve(&mut self, jobs: Vec<Job<C>>, is_suspect: bool) -> Served {
+        let mut served = Served::Settled;
+        // While the other side is down, no question is at fault.
+        let mut halving = if self.failures == 0 { Halving::NotYet } else { Halving::Never };
+        let mut succeeded = false;
+        let mut failed_alone: Vec<C::Subject> = Vec::new();
+        let mut later = Vec::new();
+        let mut parts = parts(jobs, if is_suspect { Origin::Suspect } else { Origin::Whole });
+        while let Some(mut part) = parts.pop() {
+            part.jobs.retain(|job| !job.is_idle());
+            if part.jobs.is_empty() {
+                if part.lost {
+                    // The callers are gone, and what was sent for them may still be applied.
+                    served = Served::PerhapsApplied;
+                }
+                continue;
+            }
+            let sent = self.send(&mut part).await;
+            let Failure { mut error, blame } = match sent {
+                Ok(replies) => {
+                    succeeded = true;
+                    later.extend(self.answer(part, replies));
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            let halves = match blame {
+                Blame::One => Some((Origin::Refused, None)),
+                Blame::PerhapsOne => halving.lasts().then_some((Origin::Failed, None)),
+                Blame::Size { until } => Some((Origin::Slow, Some(until))),
+                Blame::None => None,
+            };
+            if let Some((origin, until)) = halves.filter(|_| part.jobs.len() > 1) {
+                parts.extend(part.halved(origin, until).into_iter().rev());
+                continue;
+            }
+            let Part { jobs, lost, .. } = part;
+            if lost {
+                served = Served::PerhapsApplied;
+                error = StoreError::unknown(error.to_string()).with_source(error);
+            }
+            match (&*jobs, blame) {
+                ([job], Blame::One) => self.queue.suspect(job.subject()),
+                ([job], Blame::PerhapsOne) => failed_alone.push(job.subject()),
+                _ => {}
+            }
+            jobs.into_iter().for_each(|job| job.fail(error.clone()));
+        }
+        if succeeded && matches!(halving, Halving::Until(_)) {
+            // The other side is up, so these were at fault.
+            (self.failures, self.rested) = (0, None);
+            failed_alone.into_iter().for_each(|subject| self.queue.suspect(subject));
+        }
+        self.queue.put_back(later);
+        served
+    }
+
+    /// Answers a part that was committed, and returns the questions whose answers had no room. A question that failed all
+    /// the same makes its subject a suspect; the answer to a suspect clears it.
+    fn answer(&self, part: Part<C>, replies: Vec<Reply<C::Answer>>) -> Vec<Job<C>> {
+        let mut later = Vec::new();
+        for (mut job, reply) in part.jobs.into_iter().zip(replies) {
+            let answer = match reply {
+                Reply::Answer(answer) => answer,
+                Reply::Later(bytes) => {
+                    job.answer_bytes = bytes.max(1);
+                    job.lost |= part.lost;
+                    later.push(job);
+                    continue;
+                }
+            };
+            match &answer {
+                Err(error) if !error.is_transient() => self.queue.suspect(job.subject()),
+                Ok(_) if part.origin == Origin::Suspect => self.queue.clear(job.subject()),
+                Ok(_) | Err(_) => {}
+            }
+            job.answer(answer);
+        }
+        later
+    }
+
+    /// Goes on until nothing that was sent can be applied any more. Until then, whom it was about cannot be
+    /// asked.
+    async fn recover(&mut self, subjects: &[C::Subject]) {
+        loop {
+            self.rest().await;
+            let Err(error) = self.committer.connect().await else { break };
+            self.pause();
+            if self.queue.refuse(subjects, &error) {
+                break;
+            }
+        }
+    }
+
+    /// Sends a part until it is answered or refused, or the patience ends. Once it may have been applied, only
+    /// an answer can tell; without one the outcome is unknown.
+    async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Reply<C::Answer>>, Failure> {
+        let now = Instant::now();
+        let until = part.until.unwrap_or(now + MAX_TRYING);
+        if part.origin == Origin::Failed {
+            // It has been tried often enough, so the pause need not be long.
+            self.failures = 0;
+        }
+        let tries = match part.origin {
+            // While the other side is down, a batch is not worth as many tries as the one that found out.
+            Origin::Whole | Origin::Refused if self.failures == 0 => MAX_TRIES,
+            Origin::Slow if now < until => MAX_TRIES,
+            _ => 1,
+        };
+        let mut tried = 0;
+        loop {
+            self.rest().await;
+            fault::reach("before_commit");
+            let connected = self.connect(part).await;
+            let questions: Vec<&C::Question> = part.jobs.iter().map(|job| &job.question).collect();
+            if questions.is_empty() {
+                return Ok(Vec::new());
+            }
+            let (failed, mut blame) = match connected {
+                Ok(()) => match self.committer.commit(&questions).await {
+                    Ok(replies) => {
+                        fault::reach("committed");
+                        self.failures = 0;
+                        return Ok(replies);
+                    }
+                    Err(failed) => (failed, Blame::PerhapsOne),
+                },
+                Err(error) => (Failed::Again(error), Blame::None),
+            };
+            let error = match failed {
+                // Alone from the start, it disturbs nobody who is in the same batch.
+                Failed::Refused(error)
+                    if part.origin == Origin::Whole && questions.len() == 1 && error.is_transient() =>
+                {
+                    blame = Blame::One;
+                    error
+                }
+                Failed::Refused(error) => {
+                    self.failures = 0;
+                    return Err(Failure { error, blame: Blame::One });
+                }
+                Failed::Again(error) => error,
+                Failed::Lost(error) => {
+                    part.lost = true;
+                    error
+                }
+                Failed::Slow(error) => {
+                    part.lost = true;
+                    if questions.len() > 1 {
+                        blame = Blame::Size { until };
+                    }
+                    error
+                }
+            };
+            if part.origin == Origin::Suspect && blame == Blame::PerhapsOne && !part.lost {
+                // It says nothing about the others, who need not pause for it.
+                return Err(Failure { error, blame });
+            }
+            self.pause();
+            tried += 1;
+            let has_time = Instant::now() < until;
+            if tried >= tries || matches!(blame, Blame::Size { .. }) && has_time {
+                return Err(Failure { error, blame });
+            }
+            if !has_time || !error.is_transient() {
+                return Err(Failure { error, blame: Blame::None });
+            }
+        }
+    }
+
+    /// Makes sure that there is a connection. If that takes too long, the part is withdrawn, unless it was sent before.
+    async fn connect(&mut self, part: &mut Part<C>) -> Result<(), StoreError> {
+        let mut connecting = pin!(self.committer.connect());
+        let deadline = part.jobs.iter().map(Job::deadline).min();
+        if let Some(deadline) = deadline.filter(|_| !part.lost) {
+            // A connection that is there needs no timer.
+            match timeout_at(deadline, &mut connecting).await {
+                Ok(connected) => return connected,
+                Err(_) => part.jobs.drain(..).for_each(Job::withdraw),
+            }
+        }
+        connecting.await
+    }
+
+    /// Waits until the pause after the last failure is over.
+    async fn rest(&mut self) {
+        if let Some(rested) = self.rested.take() {
+            sleep_until(rested).await;
+        }
+    }
+
+    fn pause(&mut self) {
+        let pause = MIN_PAUSE.saturating_mul(1 << self.failures.min(10)).min(MAX_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.rested = Some(Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0)));
+    }
+}

@@ -1,0 +1,26 @@
+//! The parts that the stores on databases share.
+//!
+//! - [`group_commit`]: a queue of operations, and the committers that send them in batches.
+//! - `question`: one operation on one key, as it waits in that queue.
+//! - `record_id`: the primary key of a record.
+//! - [`decode`]: outcomes from the bytes that were stored.
+//! - `migration`: the versions of a schema.
+//! - `server_clock`: the clock of a server, as it was last heard.
+//! - [`cached_stats`]: counts that are kept for a moment.
+//! - [`limits`]: the limits of store options.
+//! - `tls`: the TLS settings of connections to a server.
+
+pub(in crate::store) mod group_commit;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(in crate::store) mod question;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(in crate::store) mod record_id;
+pub(in crate::store) mod decode;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(in crate::store) mod migration;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(in crate::store) mod server_clock;
+pub(in crate::store) mod cached_stats;
+pub(in crate::store) mod limits;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(in crate::store) mod tls;

@@ -1,0 +1,158 @@
+//! The clock of a server, told from the last time it was heard.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::words::error::StoreError;
+use crate::words::time::Timestamp;
+
+/// For how long the time is told without asking. Every answer tells it anew, so this is for a server that is hardly
+/// asked anything. Clocks do not drift apart by as much as a claim's `not_after` is ahead; if one was set, the next answer
+/// tells.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// When a server was last heard, and what its clock said then.
+#[derive(Default)]
+pub(crate) struct HeardClock(Mutex<Option<Heard>>);
+
+#[derive(Clone, Copy)]
+struct Heard {
+    now: Timestamp,
+    at: Instant,
+    /// When it was last asked, perhaps in vain.
+    asked: Instant,
+}
+
+impl Heard {
+    fn now(self, at: Instant) -> Timestamp {
+        self.now.after(at - self.at)
+    }
+}
+
+impl HeardClock {
+    /// The server has told its time just now.
+    pub(crate) fn hear(&self, now: Timestamp) {
+        let at = Instant::now();
+        *self.heard() = Some(Heard { now, at, asked: at });
+    }
+
+    /// The server's time, if it need not be asked.
+    pub(crate) fn known(&self) -> Option<Timestamp> {
+        let heard = (*self.heard())?;
+        let at = Instant::now();
+        (at - heard.asked < KEPT).then(|| heard.now(at))
+    }
+
+    /// The server's time. It is asked if it has not been heard for long; while it does not answer, what it said last has to
+    /// do: who remembers what is done needs no server for that.
+    ///
+    /// What asks is made only then, and boxed: it connects if need be, which is many times as large as all the rest.
+    ///
+    /// # Errors
+    /// What the server said, if it never told its time.
+    pub(crate) async fn or_ask<'a>(
+        &self,
+        ask: impl FnOnce() -> BoxFuture<'a, Result<Timestamp, StoreError>>,
+    ) -> Result<Timestamp, StoreError> {
+        if let Some(now) = self.known() {
+            return Ok(now);
+        }
+        let heard = *self.heard();
+        let Some(heard) = heard else {
+            let now = ask().await?;
+            self.hear(now);
+            return Ok(now);
+        };
+        // Nobody else has to ask meanwhile.
+        *self.heard() = Some(Heard { asked: Instant::now(), ..heard });
+        match ask().await {
+            Ok(now) => {
+                self.hear(now);
+                Ok(now)
+            }
+            Err(_) => Ok(heard.now(Instant::now())),
+        }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Option<Heard>> {
+        // Nothing panics while the lock is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far the clock of a server is ahead of that of its store, in microseconds. A store of several servers has the clock of
+/// one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg(feature = "redis")]
+pub(crate) struct Shift(i64);
+
+#[cfg(feature = "redis")]
+impl Shift {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The clocks have said this at the same moment.
+    pub(crate) fn between(store: Timestamp, server: Timestamp) -> Self {
+        Self(server.as_micros().wrapping_sub(store.as_micros()).cast_signed())
+    }
+
+    /// The moment by the clock of the server that the store's clock calls so.
+    pub(crate) fn to_server(self, moment: Timestamp) -> Timestamp {
+        Timestamp::from_micros(moment.as_micros().saturating_add_signed(self.0))
+    }
+
+    /// The other way round.
+    pub(crate) fn to_store(self, moment: Timestamp) -> Timestamp {
+        Self(self.0.saturating_neg()).to_server(moment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn asked(clock: &HeardClock, answer: Option<u64>) -> Option<u64> {
+        let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is away"));
+        clock.or_ask(|| Box::pin(std::future::ready(answer))).await.ok().map(Timestamp::as_micros)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_is_told_from_what_was_heard() {
+        let clock = HeardClock::default();
+        assert_eq!(asked(&clock, None).await, None);
+        assert_eq!(asked(&clock, Some(7)).await, Some(7));
+        advance(SECOND).await;
+        assert_eq!(asked(&clock, Some(1)).await, Some(1_000_007), "it is not asked");
+        clock.hear(Timestamp::from_micros(50));
+        assert_eq!(asked(&clock, None).await, Some(50));
+        advance(KEPT).await;
+        assert_eq!(asked(&clock, Some(9)).await, Some(9), "after long it is asked");
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn moments_are_told_by_the_clock_of_the_server_that_judges_them() {
+        let moment = Timestamp::from_micros;
+        for (store, server) in [(1_000, 1_700), (1_700, 1_000), (5, 5)] {
+            let shift = Shift::between(moment(store), moment(server));
+            assert_eq!(shift.to_server(moment(store + 3)), moment(server + 3));
+            assert_eq!(shift.to_store(moment(server + 3)), moment(store + 3));
+        }
+        assert_eq!(Shift::between(moment(9), moment(0)).to_server(moment(3)), moment(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_is_told_while_the_server_is_away() {
+        let clock = HeardClock::default();
+        clock.hear(Timestamp::from_micros(0));
+        advance(KEPT * 2).await;
+        assert_eq!(asked(&clock, None).await, Some(1_200_000_000));
+        advance(SECOND).await;
+        assert_eq!(asked(&clock, Some(1)).await, Some(1_201_000_000), "it is not asked again soon");
+    }
+}

@@ -1,0 +1,240 @@
+//! Records in a file, by SQLite.
+//!
+//! Other stores teach their database the three primitives, as statements or scripts. SQLite needs none of that: it has
+//! one writer at a time, and whoever has its lock reads a record, lets [`slot`](crate::protocol::slot) change it, and writes it
+//! back. Nobody can write in between, so the write need not say what it expects to find.
+
+mod options;
+mod committer;
+mod batch;
+mod row;
+mod migrate;
+mod operator;
+mod secret;
+mod side;
+mod thread;
+mod session;
+mod file;
+mod errors;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
+
+pub use options::SqliteOptions;
+
+use crate::protocol::ask::Ask;
+use crate::protocol::draft::{Replace, Write};
+use crate::store::Prune;
+use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::store::inspect::{Page, Query, Stats};
+use crate::store::shared::cached_stats::Counted;
+use crate::store::shared::group_commit::Batcher;
+use crate::store::shared::migration::MigrationStatus;
+use crate::store::shared::question::{Item, Question};
+use crate::words::error::StoreError;
+use crate::words::key::Key;
+use crate::words::record::Record;
+use crate::words::size::StoreSize;
+use crate::words::time::Timestamp;
+use batch::Answer;
+use committer::Committer;
+use side::Side;
+
+/// How many records are removed in one transaction. Meanwhile nobody else can write.
+const PRUNED_AT_ONCE: u64 = 500;
+
+/// Records in a file: durable, for the processes of one host, without a server.
+///
+/// Questions of all callers go through a queue to one thread with one connection; what is queued when it is free is one
+/// batch, committed together. What is asked of one key is done in the order it was asked. Another connection lists,
+/// counts and prunes, so that it does not delay them.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{Once, SqliteStore};
+///
+/// let store = SqliteStore::open("/var/lib/shop/semel.db").await?;
+/// store.migrate().await?;
+/// let once = Once::new(store);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What it promises
+/// What is answered survives a crash of every process and of the host. It does not survive the loss of the disk. Several
+/// processes of one host may have the file open; those of two hosts must not, as the locks of network file systems cannot
+/// be relied upon. The clock is that of the host. docs/sqlite.md says more.
+///
+/// Clones share the queue and the connections.
+#[derive(Clone)]
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    batcher: Batcher<Committer>,
+    /// The threads of the committer, until their connections are closed.
+    committing: TaskTracker,
+    side: Side,
+    counted: Counted,
+}
+
+impl SqliteStore {
+    /// Opens the file at a path with the default options, and creates it if it is not there; see
+    /// [`SqliteOptions::open`].
+    ///
+    /// # Errors
+    /// Refused if there is no such folder, the file cannot be written, is no SQLite database, or cannot have a
+    /// write-ahead log; unavailable if somebody else has it locked.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        SqliteOptions::new(path).open().await
+    }
+
+    async fn with_options(options: SqliteOptions) -> Result<Self, StoreError> {
+        let options = SqliteOptions { path: file::create(&options.path)?, ..options };
+        let side = Side::open(options.clone()).await?;
+        let committing = TaskTracker::new();
+        let batcher = Batcher::start(vec![Committer::new(options, committing.clone())]);
+        Ok(Self { shared: Arc::new(Shared { batcher, committing, side, counted: Counted::default() }) })
+    }
+
+    /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at once. Tables
+    /// of others in the same file are left alone: those of semel begin with `semel_`.
+    ///
+    /// # Errors
+    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody else.
+    pub async fn migrate(&self) -> Result<u32, StoreError> {
+        self.shared.side.run(migrate::up).await
+    }
+
+    /// Takes the schema back to a version, and says how many migrations that took. At 0, nothing is left of it but the
+    /// file.
+    ///
+    /// # Errors
+    /// Refused if there are migrations that this code does not know.
+    pub async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
+        self.shared.side.run(move |session| migrate::down(session, to)).await
+    }
+
+    /// Every migration that is known here or to the file, in order.
+    ///
+    /// # Errors
+    /// Unavailable if the file cannot be read.
+    pub async fn migration_status(&self) -> Result<Vec<MigrationStatus>, StoreError> {
+        self.shared.side.run(migrate::status).await
+    }
+
+    /// The whole schema as a script for the shell of SQLite, for those who run their own migrations.
+    pub fn print_migrations(&self) -> String {
+        migrate::print()
+    }
+
+    /// How many bytes of the file are in use, without those that pruned records have left to new ones. What others keep in
+    /// the file counts as well; the write-ahead log does not. The number of records is not known without counting them.
+    ///
+    /// # Errors
+    /// Unavailable if the file cannot be read.
+    pub async fn size(&self) -> Result<StoreSize, StoreError> {
+        let bytes = self.shared.side.run(operator::used_bytes).await?;
+        Ok(StoreSize { bytes: Some(bytes), records: None })
+    }
+
+    /// Answers what is queued, takes nothing more, and closes the connections. Whoever closes the last connection of all
+    /// processes leaves one file without a log beside it.
+    pub async fn close(&self) {
+        self.shared.batcher.close().await;
+        // One after the other: of two that are closed at once, neither is the last one for SQLite.
+        self.shared.committing.close();
+        self.shared.committing.wait().await;
+        self.shared.side.close().await;
+    }
+
+    async fn ask<I: Item>(&self, item: &I) -> Result<Answer, StoreError> {
+        let question = || Arc::new(Question::new(item.asked()));
+        self.shared.batcher.ask(I::LANE, question).await?.answer().await
+    }
+
+    /// Asks about each item, and returns the answers in their order.
+    async fn ask_all<I: Item>(&self, items: &[I]) -> Result<Answers<I::Answer>, StoreError> {
+        let results = match items {
+            [item] => vec![self.ask(item).await],
+            _ => join_all(items.iter().map(|item| self.ask(item))).await,
+        };
+        let latest = results.iter().flatten().map(|answer| answer.now).max();
+        let answers = results.into_iter().map(|result| {
+            I::answer(result?.what).ok_or_else(|| StoreError::unknown("SQLite answered another question"))
+        });
+        Ok(Answers { now: latest.unwrap_or_else(Timestamp::of_host), items: answers.collect() })
+    }
+}
+
+#[async_trait]
+impl Backend for SqliteStore {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        Ok(Timestamp::of_host())
+    }
+
+    fn known_clock(&self) -> Option<Timestamp> {
+        Some(Timestamp::of_host())
+    }
+
+    fn completes_in_transactions(&self) -> bool {
+        false
+    }
+
+    async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
+        self.ask_all(asks).await
+    }
+
+    async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
+        self.ask_all(items).await
+    }
+
+    async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
+        self.ask_all(items).await
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
+        self.ask_all(keys).await
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+        let query = query.clone();
+        self.shared.side.run(move |session| operator::scan(session, &query)).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.shared.counted.or_count(self.shared.side.run(operator::count)).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        let limit = u64::from(prune.limit);
+        let mut removed = 0;
+        loop {
+            let (asked, part) = (prune.clone(), PRUNED_AT_ONCE.min(limit - removed));
+            let began = Instant::now();
+            let gone = self.shared.side.run(move |session| operator::prune(session, &asked, part)).await?;
+            removed += gone;
+            if gone < part || removed == limit {
+                return Ok(removed);
+            }
+            // Others want the lock, too.
+            sleep(began.elapsed()).await;
+        }
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let (expected, value) = (expected.map(<[u8]>::to_vec), value.to_vec());
+        self.shared.side.run(move |session| secret::keep(session, expected.as_deref(), &value)).await
+    }
+}

@@ -1,0 +1,186 @@
+//! A connection to the file.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, ffi};
+
+use super::errors::{Fault, is_busy};
+use super::file::Identity;
+use super::migrate;
+use super::options::SqliteOptions;
+use crate::words::error::StoreError;
+
+/// The pause before the lock is tried again: it grows up to the longest, and half of it is left to chance. SQLite itself
+/// would pause for up to 100 ms, and somebody else would always be faster.
+const MIN_PAUSE: Duration = Duration::from_micros(100);
+const MAX_PAUSE: Duration = Duration::from_millis(2);
+/// After how many pages, 16 MiB of them, the write-ahead log is copied into the file. The same pages are written again and
+/// again, and copied once.
+const CHECKPOINT_PAGES: u32 = 4_000;
+/// To what size the write-ahead log is cut when it has grown beyond it, say because of a long listing.
+const LOG_BYTES: u64 = 64 << 20;
+/// How many pages of the file a connection keeps in memory: ids are spread over all pages of their index, and with the
+/// default of 2 MiB most would be read anew for each batch.
+const CACHE_KIB: u64 = 16 << 10;
+
+/// A connection to the file.
+pub(super) struct Session {
+    connection: Connection,
+    options: SqliteOptions,
+    identity: Identity,
+    /// The version of the schema, as SQLite counts its changes, that was found to fit.
+    fitting: Cell<Option<i64>>,
+    /// Whether records were removed whose bytes may still be in the write-ahead log.
+    leftovers: Cell<bool>,
+}
+
+impl Session {
+    /// Opens the file, which has to be there.
+    pub(super) fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let path = &options.path;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let identity = Identity::of(path)
+            .ok_or_else(|| StoreError::unavailable(format!("{} is not there", path.display())))?;
+        let fault = |e| Fault::before_commit(path, e).into_error();
+        let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+        set_up(&connection, &options)?;
+        Ok(Self { connection, options, identity, fitting: Cell::new(None), leftovers: Cell::new(false) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.options.path
+    }
+
+    /// Begins a transaction, whatever the schema is: one that only looks, or one that has the lock of the only writer.
+    pub(super) fn begin(&self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Fault> {
+        self.begin_seeing(behavior).map(|(begun, _)| begun)
+    }
+
+    /// The same, if the schema fits. It is checked whenever it has changed: as the transaction sees it, it cannot change
+    /// any more.
+    pub(super) fn begin_fitting(&self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Fault> {
+        let (begun, version) = self.begin_seeing(behavior)?;
+        if self.fitting.get() != Some(version) {
+            migrate::check(&begun, self.path())?;
+            self.fitting.set(Some(version));
+        }
+        Ok(begun)
+    }
+
+    /// A transaction, and the version of the schema in it.
+    fn begin_seeing(&self, behavior: TransactionBehavior) -> Result<(Transaction<'_>, i64), Fault> {
+        if Identity::of(self.path()) != Some(self.identity) {
+            let message = format!("{} was removed or replaced while it was open", self.path().display());
+            return Err(Fault { ends_session: true, ..Fault::of(StoreError::unavailable(message)) });
+        }
+        patiently(self.options.busy_timeout, || {
+            let begun = Transaction::new_unchecked(&self.connection, behavior)?;
+            // One that only looks begins in truth when it looks.
+            let version = begun.prepare_cached("pragma schema_version")?.query_row([], |row| row.get(0))?;
+            Ok((begun, version))
+        })
+        .map_err(|e| self.fault(e))
+    }
+
+    /// Commits. If that fails, it was rolled back, and the fault says what is known.
+    pub(super) fn commit(&self, change: Transaction<'_>) -> Result<(), Fault> {
+        change.commit().map_err(|error| {
+            let mut fault = Fault::at_commit(self.path(), error);
+            fault.ends_session |= !self.connection.is_autocommit();
+            fault
+        })
+    }
+
+    /// Notes that the write-ahead log may hold the bytes of removed records.
+    pub(super) fn leave_behind(&self) {
+        self.leftovers.set(true);
+    }
+
+    /// Copies the write-ahead log into the file and cuts it to nothing, if it may hold bytes of removed records. While
+    /// another connection reads or writes, this is left for the next time: SQLite cannot cut a log that is in use.
+    pub(super) fn clear_log(&self) {
+        if !self.leftovers.get() {
+            return;
+        }
+        let busy =
+            self.connection.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0));
+        match busy {
+            Ok(0) => self.leftovers.set(false),
+            Ok(_) => {}
+            Err(error) if is_busy(&error) => {}
+            Err(error) => tracing::warn!(%error, "the log of {} could not be emptied", self.path().display()),
+        }
+    }
+
+    /// What an error means that came before a commit.
+    pub(super) fn fault(&self, error: rusqlite::Error) -> Fault {
+        Fault::before_commit(self.path(), error)
+    }
+}
+
+fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreError> {
+    let path = options.path.display();
+    let fault = |e| Fault::before_commit(&options.path, e).into_error();
+    // It is waited for by `patiently`.
+    connection.busy_timeout(Duration::ZERO).map_err(fault)?;
+    if connection.is_readonly("main").map_err(fault)? {
+        return Err(StoreError::refused(format!("{path} cannot be written by this process")));
+    }
+    let mode: String = patiently(options.busy_timeout, || {
+        connection.query_row("pragma journal_mode = wal", [], |row| row.get(0))
+    })
+    .map_err(fault)?;
+    if mode != "wal" {
+        return Err(StoreError::refused(format!(
+            "{path} cannot have a write-ahead log (its journal mode is {mode}); is it on a network file system?"
+        )));
+    }
+    // With FULL every commit waits for the disk; with less, a power loss forgets what was answered. Deleted content is
+    // overwritten with zeros: it may be a body that an operator has been asked to erase.
+    let settings = format!(
+        "pragma synchronous = full; pragma secure_delete = on; pragma temp_store = memory; pragma cache_size = -{CACHE_KIB}; \
+         pragma wal_autocheckpoint = {CHECKPOINT_PAGES}; pragma journal_size_limit = {LOG_BYTES}"
+    );
+    connection.execute_batch(&settings).map_err(fault)?;
+    // Whoever opens the file after a crash finds the whole of a commit that was written and perhaps not synced yet. This
+    // syncs it, before anybody is told of it; and if another process is about to, it is waited for. That there is no room
+    // for what follows then, to copy it, is no hindrance.
+    match patiently(options.busy_timeout, || sync(connection)) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {}
+        synced => synced.map_err(fault)?,
+    }
+    if let Some(bytes) = options.max_bytes {
+        let page: u32 = connection.query_row("pragma page_size", [], |row| row.get(0)).map_err(fault)?;
+        let pages = (bytes / u64::from(page)).max(1);
+        let limit = format!("pragma max_page_count = {pages}");
+        connection.query_row(&limit, [], |_| Ok(())).map_err(fault)?;
+    }
+    Ok(())
+}
+
+/// Syncs the log. That somebody else is doing so is told by a number; here it is an error like every other lock.
+fn sync(connection: &Connection) -> rusqlite::Result<()> {
+    let busy: i64 = connection.query_row("pragma wal_checkpoint(passive)", [], |row| row.get(0))?;
+    match busy {
+        0 => Ok(()),
+        _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None)),
+    }
+}
+
+/// Tries again while somebody else has the lock, until the time is up.
+fn patiently<T>(timeout: Duration, mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let began = Instant::now();
+    let mut pause = MIN_PAUSE;
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) && began.elapsed() < timeout => {
+                sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
+                pause = (pause * 2).min(MAX_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Memory as a hot store.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tokio::time::Instant;
+
+use super::hot::{Hot, Rank};
+use crate::protocol::answer::Remembered;
+use crate::words::error::StoreError;
+use crate::words::key::Key;
+use crate::words::lease::Fence;
+
+/// Memory of this process as the hot store of a [`Tiered`](super::Tiered): it keeps as many outcomes as have room, those
+/// that are asked for first.
+///
+/// Clones share what they remember.
+#[derive(Clone)]
+pub struct MemoryCache {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    entries: Cache<Key, Entry, ByBytes>,
+    /// What was forgotten lately. It is apart, so that it is not itself forgotten too early.
+    buried: Mutex<HashMap<Key, Buried>>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    remembered: Arc<Remembered>,
+    until: Instant,
+}
+
+struct Buried {
+    rank: Rank,
+    until: Instant,
+}
+
+impl Entry {
+    fn rank(&self) -> Rank {
+        Rank { fence: self.remembered.done.fence, forgotten: false }
+    }
+}
+
+/// An entry weighs as many bytes as it takes up, roughly.
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<Key, Entry> for ByBytes {
+    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+        let outcome = &entry.remembered.done.outcome;
+        let headers = outcome.stored_headers().len();
+        let intent = entry.remembered.intent.operation().len() + entry.remembered.intent.resource().len();
+        let body = outcome.body().map_or(0, |body| body.len());
+        (400 + key.value().len() + intent + headers + body) as u64
+    }
+}
+
+impl MemoryCache {
+    /// A cache of about so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        // What is small weighs about this much.
+        let entries = (bytes / 800).clamp(16, 1 << 24) as usize;
+        let shared =
+            Shared { entries: Cache::with_weighter(entries, bytes, ByBytes), buried: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    fn buried(&self) -> MutexGuard<'_, HashMap<Key, Buried>> {
+        // Nothing panics while the lock is held.
+        self.shared.buried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Hot for MemoryCache {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn recall(&self, key: &Key) -> Result<Option<Remembered>, StoreError> {
+        let entry = self.shared.entries.get(key);
+        let live = entry.filter(|entry| Instant::now() < entry.until);
+        Ok(live.map(|entry| (*entry.remembered).clone()))
+    }
+
+    async fn plant(
+        &self,
+        key: &Key,
+        remembered: &Remembered,
+        kept: Duration,
+        _within: Duration,
+    ) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let entry = Entry { remembered: Arc::new(remembered.clone()), until: now + kept };
+        // Held until the entry is there: a burial comes either before it, and is seen, or after it, and removes it.
+        let buried = self.buried();
+        let forgotten = buried.get(key).filter(|buried| now < buried.until).map(|buried| buried.rank);
+        let there = self.shared.entries.peek(key).map(|there| there.rank()).max(forgotten);
+        if there <= Some(entry.rank()) {
+            self.shared.entries.insert(key.clone(), entry);
+        }
+        drop(buried);
+        Ok(())
+    }
+
+    async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError> {
+        let mut buried = self.buried();
+        let now = Instant::now();
+        if buried.len() == buried.capacity() {
+            // Before it grows, and not for each: many may be forgotten at once.
+            buried.retain(|_, buried| now < buried.until);
+        }
+        let rank = Rank { fence, forgotten: true };
+        let rank = buried.get(key).map_or(rank, |earlier| earlier.rank.max(rank));
+        buried.insert(key.clone(), Buried { rank, until: now + kept });
+        if self.shared.entries.peek(key).is_some_and(|entry| entry.rank() <= rank) {
+            self.shared.entries.remove(key);
+        }
+        Ok(())
+    }
+}

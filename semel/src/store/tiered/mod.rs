@@ -1,0 +1,277 @@
+//! A durable store that decides, and a hot one before it that remembers.
+
+mod hot;
+mod front;
+mod breaker;
+mod cache;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+pub use cache::MemoryCache;
+pub use hot::{Hot, Rank};
+
+use crate::fault;
+use crate::protocol::answer::{Ack, Change, Claim, Done, Remembered, Void};
+use crate::protocol::ask::Ask;
+use crate::protocol::decide;
+use crate::store::inspect::{Inspect, Page, Query, Stats};
+use crate::store::{Found, Prune, Store};
+use crate::words::error::StoreError;
+use crate::words::intent::Intent;
+use crate::words::key::Key;
+use crate::words::lease::{Fence, Lease, Token};
+use crate::words::outcome::Outcome;
+use crate::words::record::Record;
+use crate::words::terms::{Terms, TermsError, within};
+use crate::words::time::Timestamp;
+use front::{Front, Limits};
+
+/// A durable store that decides, and a hot one before it that remembers: Redis before Postgres, or memory before
+/// either.
+///
+/// The hot store is believed in one case only: when it says that a key is *done*, because that never changes. Everything
+/// else is asked of the durable store, and every grant is its own. So a hot store that was flushed, restarted or
+/// lags behind costs time, and neither a second run nor a stuck key. One that is slow or dead is put aside, and tried
+/// again before long.
+///
+/// ```no_run
+/// # #[cfg(all(feature = "redis", feature = "postgres"))]
+/// # async fn connect() -> Result<(), semel::StoreError> {
+/// use semel::{Once, PostgresStore, RedisOptions, Tiered};
+///
+/// // As it only remembers, it may also forget.
+/// let hot = RedisOptions::new("redis://cache")?.with_eviction_allowed().connect().await?;
+/// let durable = PostgresStore::connect("postgres://db/app").await?;
+/// let once = Once::new(Tiered::new(hot, durable));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What is where
+/// An outcome is recorded in the durable store, and answered; then it goes to the hot store, in the background. If it
+/// does not get there, the first repeat that asks the durable store brings it. It stays for at most
+/// [`Tiered::DEFAULT_RETENTION`], and never for longer than in the durable store.
+///
+/// `find`, `list` and the like show what the durable store has. `forget` and `reset` reach both, the durable one first.
+/// What they cannot reach is a [`MemoryCache`] *of another process*: there a forgotten outcome may be replayed until its
+/// time is over. The same holds if Redis fails over in the very moment and comes back with an older state.
+///
+/// Clones share everything.
+pub struct Tiered<H, D> {
+    front: Arc<Front<H>>,
+    durable: Arc<D>,
+}
+
+impl<H, D> Clone for Tiered<H, D> {
+    fn clone(&self) -> Self {
+        Self { front: Arc::clone(&self.front), durable: Arc::clone(&self.durable) }
+    }
+}
+
+impl<H: Hot, D: Store> Tiered<H, D> {
+    /// For how long the hot store remembers an outcome, unless set.
+    pub const DEFAULT_RETENTION: Duration = Duration::from_secs(3_600);
+    /// For how long an answer of the hot store is waited for, unless set.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+
+    /// The hot store before the durable one.
+    pub fn new(hot: H, durable: D) -> Self {
+        let limits = Limits { retention: Self::DEFAULT_RETENTION, timeout: Self::DEFAULT_TIMEOUT };
+        Self { front: Arc::new(Front::new(Arc::new(hot), limits)), durable: Arc::new(durable) }
+    }
+
+    /// The same with another limit for how long the hot store remembers an outcome. With a [`MemoryCache`] this is also for
+    /// how long another process may replay what was forgotten.
+    ///
+    /// # Errors
+    /// Refused if it is not within 10 seconds and 10 years.
+    pub fn with_retention(self, retention: Duration) -> Result<Self, TermsError> {
+        within("retention of the hot store", retention, Duration::from_secs(10), Terms::MAX_RETENTION)?;
+        Ok(Self { front: Arc::new(self.front.with(|limits| limits.retention = retention)), ..self })
+    }
+
+    /// The same with another limit for how long an answer of the hot store is waited for.
+    ///
+    /// # Errors
+    /// Refused if it is not within 1 ms and 10 seconds.
+    pub fn with_timeout(self, timeout: Duration) -> Result<Self, TermsError> {
+        within("timeout of the hot store", timeout, Duration::from_millis(1), Duration::from_secs(10))?;
+        Ok(Self { front: Arc::new(self.front.with(|limits| limits.timeout = timeout)), ..self })
+    }
+
+    /// The store that remembers.
+    pub fn hot(&self) -> &H {
+        self.front.hot()
+    }
+
+    /// The store that decides.
+    pub fn durable(&self) -> &D {
+        &self.durable
+    }
+
+    /// Waits until nothing is on its way to the hot store.
+    pub async fn drain(&self) {
+        self.front.drain().await;
+    }
+
+    /// Lets the hot store know of an outcome that the durable one has shown in answer to a question of that time.
+    async fn plant(&self, key: &Key, intent: Intent, done: Done, asked: Instant) {
+        // Without the time nobody knows for how long. It has just been heard, so this is no question.
+        if let Ok(now) = self.durable.now().await {
+            let left = done.expires_at.since(now);
+            self.front.plant(key, Remembered { intent, done }, left, asked);
+        }
+    }
+
+    /// Lets the hot store forget what an operator has changed, or tried to.
+    async fn bury(&self, key: &Key, seen: Fence, change: &Change) -> Result<(), StoreError> {
+        let fence = match change {
+            // A key that is missing may have been forgotten before, and the hot store did not hear of it. Up to now: what
+            // came since is lost from the hot store, which is no harm.
+            Change::Applied | Change::Missing => match self.durable.now().await {
+                Ok(now) => Fence::next(Some(seen), now),
+                Err(_) => seen,
+            },
+            // So it is here, and somebody has used the key since.
+            Change::Moved(_) => seen,
+            Change::Running(_) | Change::Unfit(_) => return Ok(()),
+        };
+        self.front.bury(key, fence).await
+    }
+}
+
+#[async_trait]
+impl<H: Hot, D: Store> Store for Tiered<H, D> {
+    fn name(&self) -> &'static str {
+        "tiered"
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.durable.now().await
+    }
+
+    fn known_now(&self) -> Option<Timestamp> {
+        self.durable.known_now()
+    }
+
+    fn completes_in_transactions(&self) -> bool {
+        self.durable.completes_in_transactions()
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
+        if let Some(found) = self.front.recall(&ask.key).await
+            && let Some(claim) = decide::remembered(&found, ask)
+        {
+            return Ok(claim);
+        }
+        let asked = Instant::now();
+        Ok(match self.durable.claim(ask).await? {
+            // A mistake on purpose: what the hot store has forgotten counts as new.
+            Claim::Done(done) if fault::makes("hot_tier_grants") => {
+                let now = self.durable.now().await?;
+                let fence = Fence::next(Some(done.fence), now);
+                let deadline = now.after(ask.terms.lease());
+                Claim::Granted(Lease::new(ask.key.clone(), ask.token, fence, 1, deadline))
+            }
+            Claim::Done(done) => {
+                self.plant(&ask.key, ask.intent.clone(), done.clone(), asked).await;
+                Claim::Done(done)
+            }
+            Claim::Granted(lease) => Claim::Granted(lease.with_intent(ask.intent.clone())),
+            other => other,
+        })
+    }
+
+    async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError> {
+        self.durable.renew(lease, length).await
+    }
+
+    async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
+        let asked = Instant::now();
+        let ack = self.durable.complete(lease, outcome).await?;
+        // Retention has begun with this very write, at the earliest when it was sent. One that was repeated may have been
+        // applied long ago; the first repeat that asks the durable store brings its outcome.
+        if ack == Ack::Applied
+            && let (Some(intent), Some(retention)) = (lease.intent(), lease.retention())
+            && let Ok(now) = self.durable.now().await
+        {
+            let expires_at = now.after(retention.saturating_sub(asked.elapsed()));
+            let done = Done { outcome: outcome.clone(), fence: lease.fence(), expires_at };
+            self.plant(lease.key(), intent.clone(), done, asked).await;
+        }
+        Ok(ack)
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<Ack, StoreError> {
+        self.durable.release(lease).await
+    }
+
+    async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        self.durable.abandon(lease, reason).await
+    }
+
+    async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        self.durable.hold(lease, reason).await
+    }
+
+    async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
+        self.durable.void(key, token, not_after).await
+    }
+
+    async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.durable.find(key).await
+    }
+
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
+        self.durable.find_many(keys).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        self.durable.prune(prune).await
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.durable.keep_secret(expected, value).await
+    }
+}
+
+#[async_trait]
+impl<H: Hot, D: Inspect> Inspect for Tiered<H, D> {
+    async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        self.durable.list(query).await
+    }
+
+    async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
+        self.durable.stale(query).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.durable.stats().await
+    }
+
+    async fn resolve(
+        &self,
+        key: &Key,
+        seen: Fence,
+        outcome: &Outcome,
+        reason: &str,
+    ) -> Result<Change, StoreError> {
+        self.durable.resolve(key, seen, outcome, reason).await
+    }
+
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        let change = self.durable.reset(key, seen, reason).await?;
+        self.bury(key, seen, &change).await?;
+        Ok(change)
+    }
+
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        let change = self.durable.forget(key, seen, reason).await?;
+        self.bury(key, seen, &change).await?;
+        Ok(change)
+    }
+}

@@ -1,0 +1,312 @@
+//! The verbs, written once over any backend.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::protocol::answer::{Ack, Change, Claim, Void};
+use crate::protocol::ask::Ask;
+use crate::protocol::decide::{self, Decision, Settle};
+use crate::protocol::draft::{Action, Replace, Write};
+use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::store::inspect::{Inspect, Page, Query, Stats};
+use crate::store::{Found, MAX_SECRET_BYTES, Prune, Store};
+use crate::words::error::StoreError;
+use crate::words::key::Key;
+use crate::words::lease::{Fence, Lease, Token};
+use crate::words::outcome::Outcome;
+use crate::words::record::Record;
+use crate::words::time::Timestamp;
+
+/// How often a claim or an operator's change looks again when the record changes under its hands. Each time,
+/// somebody else has got further; that so many in a row do is not expected.
+const TRIES: u32 = 8;
+
+/// A claim under way, without the sending: what to ask next, and what the answers come to.
+///
+/// A new key and a replay take one question; a released, expired or lost record takes two.
+#[derive(Debug)]
+pub struct Claiming<'a> {
+    ask: &'a Ask,
+    /// How often a record may still be replaced, or looked for again.
+    tries_left: u32,
+    /// The attempt that the replace under way would be.
+    attempt: u32,
+    seen: Option<Seen>,
+}
+
+/// The record that a claim has tried to replace.
+#[derive(Debug)]
+struct Seen {
+    record: Box<Record>,
+    now: Timestamp,
+}
+
+/// What a claim does next.
+#[derive(Debug)]
+pub enum Step {
+    /// Send [`Backend::open`].
+    Open,
+    /// Send [`Backend::replace`].
+    Replace(Box<Replace>),
+    /// Nothing: this is the answer.
+    Answer(Claim),
+    /// Nothing: the store never showed the record. Nothing was applied.
+    Unseen,
+}
+
+impl<'a> Claiming<'a> {
+    /// A claim that sends at most this many replaces; it begins with an open.
+    pub fn new(ask: &'a Ask, tries: u32) -> Self {
+        Self { ask, tries_left: tries, attempt: 1, seen: None }
+    }
+
+    /// The open was answered.
+    pub fn opened(&mut self, opened: Opened, now: Timestamp) -> Step {
+        match opened {
+            Opened::Created { fence, lease_until } => Step::Answer(self.granted(fence, 1, lease_until)),
+            Opened::Late => Step::Answer(Claim::Late),
+            Opened::Unseen => match (self.tries_left, &self.seen) {
+                (0, Some(seen)) => Step::Answer(decide::contended(&seen.record, seen.now)),
+                (0, None) => Step::Unseen,
+                _ => {
+                    self.tries_left -= 1;
+                    Step::Open
+                }
+            },
+            Opened::Found(record) => match decide::claim(&record, self.ask, now) {
+                Decision::Answer(claim) => Step::Answer(claim),
+                Decision::Replace(_) if self.tries_left == 0 => Step::Answer(decide::contended(&record, now)),
+                Decision::Replace(draft) => {
+                    self.tries_left -= 1;
+                    self.attempt = draft.attempt;
+                    let replace = Replace {
+                        key: self.ask.key.clone(),
+                        expected_token: record.token,
+                        expected_version: record.version,
+                        not_after: Some(self.ask.not_after),
+                        draft,
+                    };
+                    self.seen = Some(Seen { record, now });
+                    Step::Replace(Box::new(replace))
+                }
+            },
+        }
+    }
+
+    /// The replace was answered. If the record has changed, the claim looks again, after the last replace, too: the change
+    /// may be an earlier copy of this very replace, and then the key is granted.
+    pub fn replaced(&mut self, replaced: Replaced) -> Step {
+        match (replaced, &self.seen) {
+            (Replaced::Applied { fence, lease_until }, _) => {
+                Step::Answer(self.granted(fence, self.attempt, lease_until))
+            }
+            (Replaced::Late, _) => Step::Answer(Claim::Late),
+            (Replaced::Locked, Some(seen)) => Step::Answer(decide::contended(&seen.record, seen.now)),
+            (Replaced::Changed | Replaced::Locked, _) => Step::Open,
+        }
+    }
+
+    fn granted(&self, fence: Fence, attempt: u32, deadline: Timestamp) -> Claim {
+        let lease = Lease::new(self.ask.key.clone(), self.ask.token, fence, attempt, deadline);
+        Claim::Granted(lease.with_retention(self.ask.terms.retention()))
+    }
+}
+
+/// What a write came to: an answer, or an error if the record is locked and the write should be sent again.
+pub fn acknowledge(write: &Write, written: &Written) -> Result<Ack, StoreError> {
+    match written {
+        Written::Applied => Ok(Ack::Applied),
+        Written::Unapplied(found) => decide::unapplied(found.as_deref(), write)
+            .ok_or_else(|| StoreError::unavailable("the record is locked by an open transaction")),
+    }
+}
+
+/// What a void came to: only one that the store saw after the claim's `not_after` is final.
+pub fn voided(not_after: Timestamp, now: Timestamp) -> Void {
+    if now > not_after { Void::Settled } else { Void::Early(not_after.since(now) + Duration::from_millis(1)) }
+}
+
+#[async_trait]
+impl<B: Backend> Store for B {
+    fn name(&self) -> &'static str {
+        Backend::name(self)
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.clock().await
+    }
+
+    fn known_now(&self) -> Option<Timestamp> {
+        self.known_clock()
+    }
+
+    fn completes_in_transactions(&self) -> bool {
+        Backend::completes_in_transactions(self)
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
+        let mut claiming = Claiming::new(ask, TRIES);
+        let mut step = Step::Open;
+        loop {
+            step = match step {
+                Step::Open => {
+                    let (now, opened) = one(self.open(std::slice::from_ref(ask)).await?)?;
+                    claiming.opened(opened, now)
+                }
+                Step::Replace(item) => {
+                    let (_, replaced) = one(self.replace(std::slice::from_ref(&*item)).await?)?;
+                    claiming.replaced(replaced)
+                }
+                Step::Answer(claim) => return Ok(claim),
+                Step::Unseen => {
+                    return Err(StoreError::unavailable(format!(
+                        "{:?} was not seen in {TRIES} looks",
+                        ask.key
+                    )));
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError> {
+        send(self, Write::by(lease, |fence| Action::Renew { fence, lease: length })).await
+    }
+
+    async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
+        send(self, Write::by(lease, |fence| Action::Complete { fence, outcome: outcome.clone() })).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<Ack, StoreError> {
+        send(self, Write::by(lease, |fence| Action::Release { fence })).await
+    }
+
+    async fn abandon(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        let note = format!("abandoned: {reason}").into();
+        send(self, Write::by(lease, |fence| Action::Abandon { fence, note })).await
+    }
+
+    async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError> {
+        let note = format!("held: {reason}").into();
+        send(self, Write::by(lease, |fence| Action::Hold { fence, note })).await
+    }
+
+    async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
+        let write = Write { key: key.clone(), token, action: Action::Void };
+        let (now, written) = one(self.write(std::slice::from_ref(&write)).await?)?;
+        // Whose the record is does not matter here, only whether it can be this token's; and it is if it is locked.
+        let _whose = acknowledge(&write, &written)?;
+        Ok(voided(not_after, now))
+    }
+
+    async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let (now, found) = one(self.read(std::slice::from_ref(key)).await?)?;
+        Ok(found.filter(|record| !record.is_expired(now)))
+    }
+
+    async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
+        let Answers { now, items } = self.read(keys).await?;
+        Ok(items.into_iter().map(|found| Ok(found?.filter(|record| !record.is_expired(now)))).collect())
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+        Backend::prune(self, prune).await
+    }
+
+    async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        if value.is_empty() || value.len() > MAX_SECRET_BYTES {
+            return Err(StoreError::refused(format!("a secret has 1 to {MAX_SECRET_BYTES} bytes")));
+        }
+        Backend::keep_secret(self, expected, value).await
+    }
+}
+
+#[async_trait]
+impl<B: Backend> Inspect for B {
+    async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        self.scan(query).await
+    }
+
+    async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
+        self.scan(&Query { stale: true, ..query.clone() }).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        Backend::stats(self).await
+    }
+
+    async fn resolve(
+        &self,
+        key: &Key,
+        seen: Fence,
+        outcome: &Outcome,
+        reason: &str,
+    ) -> Result<Change, StoreError> {
+        settle(self, key, seen, Settle::Resolve(outcome.clone()), reason).await
+    }
+
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        settle(self, key, seen, Settle::Reset, reason).await
+    }
+
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+        settle(self, key, seen, Settle::Forget, reason).await
+    }
+}
+
+/// The one answer to the one item that was sent.
+fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
+    let Answers { now, mut items } = answers;
+    match (items.pop(), items.is_empty()) {
+        (Some(item), true) => Ok((now, item?)),
+        _ => Err(StoreError::unknown("one item was sent, and there was not one answer")),
+    }
+}
+
+async fn send<B: Backend>(backend: &B, write: Write) -> Result<Ack, StoreError> {
+    let (_, written) = one(backend.write(std::slice::from_ref(&write)).await?)?;
+    acknowledge(&write, &written)
+}
+
+async fn settle<B: Backend>(
+    backend: &B,
+    key: &Key,
+    seen: Fence,
+    settle: Settle,
+    reason: &str,
+) -> Result<Change, StoreError> {
+    let token = Token::random();
+    // It looks once more after the last replace, too: a copy of that may have been applied.
+    for tries_left in (0..=TRIES).rev() {
+        let (now, found) = one(backend.read(std::slice::from_ref(key)).await?)?;
+        // An earlier copy of the replace was applied, and its answer was lost.
+        if found.as_ref().is_some_and(|record| record.token == token) {
+            return Ok(Change::Applied);
+        }
+        let draft = match decide::settle(found.as_ref(), seen, &settle, reason, token, now) {
+            Ok(draft) => draft,
+            Err(refused) => return Ok(refused),
+        };
+        let Some(found) = found else {
+            return Ok(Change::Missing);
+        };
+        if tries_left == 0 {
+            break;
+        }
+        let item = Replace {
+            key: key.clone(),
+            expected_token: found.token,
+            expected_version: found.version,
+            draft,
+            not_after: None,
+        };
+        let (_, replaced) = one(backend.replace(&[item]).await?)?;
+        if matches!(replaced, Replaced::Applied { .. }) {
+            return Ok(Change::Applied);
+        }
+    }
+    Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times while it was to be settled")))
+}
+
+#[cfg(test)]
+mod tests;

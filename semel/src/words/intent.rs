@@ -1,0 +1,129 @@
+//! What was asked under a key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::words::fingerprint::{Fingerprint, FingerprintError};
+use crate::words::text::{Rule, TextError};
+
+const OPERATION: Rule = Rule {
+    part: "operation",
+    min_bytes: 1,
+    max_bytes: Intent::MAX_OPERATION_BYTES,
+    ascii_only: false,
+    outer_spaces: true,
+};
+const RESOURCE: Rule = Rule {
+    part: "resource",
+    min_bytes: 0,
+    max_bytes: Intent::MAX_RESOURCE_BYTES,
+    ascii_only: false,
+    outer_spaces: true,
+};
+
+/// What was asked: the operation, the resource it touches, and a fingerprint of the rest.
+///
+/// Two requests under one key are the same if all three are equal. Anything else is another intent, and the key
+/// refuses it.
+///
+/// It is one pointer: clones share what it is made of.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Intent(Arc<Parts>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Parts {
+    operation: Box<str>,
+    resource: Box<str>,
+    fingerprint: Fingerprint,
+}
+
+impl Intent {
+    /// How many bytes an operation may have.
+    pub const MAX_OPERATION_BYTES: usize = 255;
+    /// How many bytes a resource may have.
+    pub const MAX_RESOURCE_BYTES: usize = 2_048;
+
+    /// An intent with a fingerprint made elsewhere.
+    ///
+    /// # Errors
+    /// [`IntentError::Text`] if the operation is empty, or either text is too long or holds control characters.
+    pub fn new(operation: &str, resource: &str, fingerprint: Fingerprint) -> Result<Self, IntentError> {
+        let (operation, resource) = (OPERATION.check(operation)?, RESOURCE.check(resource)?);
+        Ok(Self(Arc::new(Parts { operation, resource, fingerprint })))
+    }
+
+    /// An intent whose fingerprint is that of a value.
+    ///
+    /// # Errors
+    /// [`IntentError`] if a text breaks its limit or the value has no JSON form.
+    pub fn of<T: Serialize + ?Sized>(
+        operation: &str,
+        resource: &str,
+        value: &T,
+    ) -> Result<Self, IntentError> {
+        Self::new(operation, resource, Fingerprint::of(value)?)
+    }
+
+    /// What is to be done, such as `POST /charges` or `commit-table`.
+    pub fn operation(&self) -> &str {
+        &self.0.operation
+    }
+
+    /// What it is done to; may be empty.
+    pub fn resource(&self) -> &str {
+        &self.0.resource
+    }
+
+    /// The digest of the rest of the request.
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.0.fingerprint
+    }
+}
+
+impl fmt::Debug for Intent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { operation, resource, fingerprint } = &*self.0;
+        f.debug_struct("Intent")
+            .field("operation", operation)
+            .field("resource", resource)
+            .field("fingerprint", fingerprint)
+            .finish()
+    }
+}
+
+/// Why there is no intent.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum IntentError {
+    /// The operation or the resource breaks a limit.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The value has no fingerprint.
+    #[error(transparent)]
+    Fingerprint(#[from] FingerprintError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_an_intent_counts() {
+        let one = Intent::of("charge", "invoice-42", &7).unwrap();
+        assert_eq!(one, Intent::of("charge", "invoice-42", &7).unwrap());
+        assert_ne!(one, Intent::of("refund", "invoice-42", &7).unwrap());
+        assert_ne!(one, Intent::of("charge", "invoice-43", &7).unwrap());
+        assert_ne!(one, Intent::of("charge", "invoice-42", &8).unwrap());
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let refused = |o: &str, r: &str| Intent::of(o, r, &0).unwrap_err().to_string();
+        assert_eq!(refused("", ""), "operation is empty");
+        assert_eq!(refused("x", &"r".repeat(3000)), "resource is 3000 bytes long, the limit is 2048");
+        assert!(refused("a\nb", "").starts_with("operation has the character '\\n'"));
+    }
+}

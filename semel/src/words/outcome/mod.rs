@@ -1,0 +1,235 @@
+//! What is recorded, and replayed to every repeat.
+
+mod headers;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use crate::words::text::{Rule, TextError};
+
+pub(crate) use headers::Headers;
+
+const SUBTYPE: Rule =
+    Rule { part: "subtype", min_bytes: 1, max_bytes: 64, ascii_only: true, outer_spaces: false };
+
+/// What an attempt came to: status, headers, body, and a subtype such as `already_exists`.
+///
+/// Bytes in, the same bytes out. An outcome may have been recorded without its body because that was too large;
+/// then [`Outcome::body`] is `None`, which is not the same as an empty body.
+///
+/// It is one pointer: clones share what it is made of.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Outcome(Arc<Parts>);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Parts {
+    status: u16,
+    subtype: Option<Box<str>>,
+    headers: Headers,
+    body: Option<Bytes>,
+}
+
+impl Outcome {
+    /// How many bytes a body may have in any store. A [`Policy`](crate::Policy) sets a lower limit.
+    pub const MAX_BODY_BYTES: usize = 16 << 20;
+    /// How many bytes the names and values of all headers may have together.
+    pub const MAX_HEADER_BYTES: usize = 64 << 10;
+
+    /// An outcome with a status as in HTTP, no headers and an empty body.
+    ///
+    /// # Errors
+    /// [`OutcomeError::Status`] if the status is not within 100 to 999.
+    pub fn new(status: u16) -> Result<Self, OutcomeError> {
+        if !(100..=999).contains(&status) {
+            return Err(OutcomeError::Status { found: status });
+        }
+        let parts = Parts { status, subtype: None, headers: Headers::default(), body: Some(Bytes::new()) };
+        Ok(Self(Arc::new(parts)))
+    }
+
+    /// A status 200 with the value as a JSON body.
+    ///
+    /// # Errors
+    /// [`OutcomeError::Encode`] if the value has no JSON form, [`OutcomeError::Body`] if that is too large.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, OutcomeError> {
+        let body = serde_json::to_vec(value).map_err(OutcomeError::Encode)?;
+        Self::new(200)?.with_headers([("content-type", "application/json")])?.with_body(body)
+    }
+
+    /// The same with these bytes as its body.
+    ///
+    /// # Errors
+    /// [`OutcomeError::Body`] if there are more than [`Outcome::MAX_BODY_BYTES`].
+    pub fn with_body(self, body: impl Into<Bytes>) -> Result<Self, OutcomeError> {
+        let body = body.into();
+        if body.len() > Self::MAX_BODY_BYTES {
+            return Err(OutcomeError::Body { bytes: body.len(), limit: Self::MAX_BODY_BYTES });
+        }
+        Ok(self.with(|parts| parts.body = Some(body)))
+    }
+
+    /// The same without its body, for one that is too large to keep or was streamed.
+    #[must_use]
+    pub fn without_body(self) -> Self {
+        self.with(|parts| parts.body = None)
+    }
+
+    /// The same with these headers, in this order; a name may come more than once.
+    ///
+    /// # Errors
+    /// [`OutcomeError::Headers`] if they are longer than [`Outcome::MAX_HEADER_BYTES`] together,
+    /// [`OutcomeError::Text`] if a name is empty or not ASCII.
+    pub fn with_headers<'a, V: AsRef<[u8]>>(
+        self,
+        headers: impl IntoIterator<Item = (&'a str, V)>,
+    ) -> Result<Self, OutcomeError> {
+        Ok(self.with_stored_headers(Headers::new(headers)?))
+    }
+
+    pub(crate) fn with_stored_headers(self, headers: Headers) -> Self {
+        self.with(|parts| parts.headers = headers)
+    }
+
+    /// The same with a subtype, a word for programs that tells apart what the status does not.
+    ///
+    /// # Errors
+    /// [`OutcomeError::Text`] if it is not 1 to 64 printable ASCII characters.
+    pub fn with_subtype(self, subtype: &str) -> Result<Self, OutcomeError> {
+        let subtype = SUBTYPE.check(subtype)?;
+        Ok(self.with(|parts| parts.subtype = Some(subtype)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Parts)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// The status, as in HTTP.
+    pub fn status(&self) -> u16 {
+        self.0.status
+    }
+
+    /// The subtype, if there is one.
+    pub fn subtype(&self) -> Option<&str> {
+        self.0.subtype.as_deref()
+    }
+
+    /// The headers, in the order they were given. The values of an outcome that was read from a store share their memory
+    /// with its body: whoever keeps one for long should copy it.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        self.0.headers.iter()
+    }
+
+    /// The headers as they are stored.
+    pub(crate) fn stored_headers(&self) -> &[u8] {
+        self.0.headers.as_bytes()
+    }
+
+    /// The body; `None` if the outcome was recorded without it.
+    pub fn body(&self) -> Option<&Bytes> {
+        self.0.body.as_ref()
+    }
+
+    /// The JSON body as a value.
+    ///
+    /// # Errors
+    /// [`OutcomeError::Omitted`] if the body was not recorded, [`OutcomeError::Decode`] if it is not such a value.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, OutcomeError> {
+        let body = self.body().ok_or(OutcomeError::Omitted)?;
+        serde_json::from_slice(body).map_err(OutcomeError::Decode)
+    }
+}
+
+/// Shows sizes, not contents: bodies do not belong in logs.
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { status, subtype, headers, body } = &*self.0;
+        f.debug_struct("Outcome")
+            .field("status", status)
+            .field("subtype", subtype)
+            .field("headers", &headers.count())
+            .field("body_bytes", &body.as_ref().map(Bytes::len))
+            .finish()
+    }
+}
+
+/// Why something is not an outcome, or an outcome not the value that was asked for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OutcomeError {
+    /// The status is out of range.
+    #[error("status {found} is not within 100 to 999")]
+    Status {
+        /// The status.
+        found: u16,
+    },
+    /// The body is too large for any store.
+    #[error("body is {bytes} bytes long, the limit is {limit}")]
+    Body {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// The headers are too large together.
+    #[error("headers are {bytes} bytes long together, the limit is {limit}")]
+    Headers {
+        /// How long they are.
+        bytes: usize,
+        /// How long they may be.
+        limit: usize,
+    },
+    /// The subtype or a header's name breaks a limit.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The value has no JSON form.
+    #[error("the value has no JSON form")]
+    Encode(#[source] serde_json::Error),
+    /// The recorded body is not the value that was asked for.
+    #[error("the recorded body is not the value that was asked for")]
+    Decode(#[source] serde_json::Error),
+    /// The outcome was recorded without its body.
+    #[error("the outcome was recorded without its body, which was over the limit")]
+    Omitted,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_named() {
+        let ok = Outcome::new(200).unwrap();
+        assert_eq!(Outcome::new(42).unwrap_err().to_string(), "status 42 is not within 100 to 999");
+        assert_eq!(
+            ok.clone().with_body(vec![0; Outcome::MAX_BODY_BYTES + 1]).unwrap_err().to_string(),
+            "body is 16777217 bytes long, the limit is 16777216"
+        );
+        let long = Bytes::from(vec![b'x'; Outcome::MAX_HEADER_BYTES]);
+        assert_eq!(
+            ok.clone().with_headers([("a", long)]).unwrap_err().to_string(),
+            "headers are 65537 bytes long together, the limit is 65536"
+        );
+        assert_eq!(ok.with_subtype("").unwrap_err().to_string(), "subtype is empty");
+    }
+
+    #[test]
+    fn no_body_is_not_an_empty_body() {
+        let empty = Outcome::new(204).unwrap();
+        assert_eq!(empty.body().map(|b| b.len()), Some(0));
+        assert_ne!(empty, empty.clone().without_body());
+        assert!(matches!(empty.without_body().parse::<u8>(), Err(OutcomeError::Omitted)));
+    }
+
+    #[test]
+    fn repeated_headers_keep_their_order() {
+        let outcome = Outcome::new(200).unwrap().with_headers([("link", "b"), ("link", "a")]).unwrap();
+        let values: Vec<_> = outcome.headers().map(|(_, value)| value.to_vec()).collect();
+        assert_eq!(values, [b"b", b"a"]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Connections of clients, from the first byte to the last.
+
+pub(in crate::gateway) mod workers;
+pub(in crate::gateway) mod stream;
+pub(in crate::gateway) mod screen;
+pub(in crate::gateway) mod linger;
+pub(in crate::gateway) mod idle;
+pub(in crate::gateway) mod taken;
+pub(in crate::gateway) mod tls;
+pub(in crate::gateway) mod tunnel;
+pub(in crate::gateway) mod files;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Version;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::gateway::accept::idle::Idle;
+use crate::gateway::accept::screen::Tunnel;
+use crate::gateway::accept::stream::Stream;
+use crate::gateway::accept::taken::{Streams, Taken};
+use crate::gateway::request::serve::serve;
+use crate::gateway::state::{Current, State};
+use crate::gateway::upstream::From;
+
+/// How much the head of a request may take up.
+const HEAD_BYTES: usize = 64 << 10;
+const HEADERS: usize = 128;
+/// How many requests a client may have under way on one connection of HTTP/2.
+const STREAMS: u32 = 100;
+/// How much of its requests a client may send on such a connection before it is read: of one, and of all together.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// How much of a response is handed over to such a connection before it can be sent.
+const SEND_BUFFER: usize = 32 << 10;
+/// How much the head of a request may take up there, where many are under way at once.
+const LISTED_BYTES: u32 = 32 << 10;
+/// How long to wait after the system had no connection to give.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections until told to stop, and serves each on a task of its own.
+pub(in crate::gateway) async fn accept(
+    listener: TcpListener,
+    state: Arc<State>,
+    connections: TaskTracker,
+    stop: CancellationToken,
+) {
+    let mut worker = 0;
+    let room = Arc::new(Semaphore::new(state.current().config.max_connections));
+    loop {
+        let accepted = async {
+            // Nobody closes it.
+            let place = Arc::clone(&room).acquire_owned().await.ok()?;
+            Some((place, listener.accept().await))
+        };
+        let Some(Some((place, accepted))) = stop.run_until_cancelled(accepted).await else { return };
+        let (io, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // No file or no memory left, or the client is gone already: others come.
+                tracing::warn!(%error, "could not accept a connection");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // In turns, so that each has its share.
+        worker = (worker + 1) % state.workers.handles().len();
+        let handle = state.workers.handles()[worker].clone();
+        let (state, stop) = (Arc::clone(&state), stop.clone());
+        let tunnel = Tunnel::keeping((place, state.meter.connected()));
+        let Ok(io) = io.into_std() else { continue };
+        let serve = async move {
+            // It belongs to the thread on which this runs.
+            if let Ok(io) = TcpStream::from_std(io) {
+                greet(io, From { peer, is_tls: false }, Server { state, worker, tunnel, stop }).await;
+            }
+        };
+        connections.spawn_on(serve, &handle);
+    }
+}
+
+/// What serves a connection.
+struct Server {
+    state: Arc<State>,
+    worker: usize,
+    tunnel: Tunnel,
+    stop: CancellationToken,
+}
+
+/// Agrees upon TLS, if that is spoken here, in limited time.
+async fn greet(io: TcpStream, from: From, server: Server) {
+    // Without it every small answer may wait for the other side's acknowledgement; where it fails, it is slower.
+    let _ = io.set_nodelay(true);
+    let current = server.state.current();
+    let Some(tls) = &current.tls else { return converse(io, from, &current, &server).await };
+    let greeting = timeout(current.config.header_timeout, tls.accept(io));
+    // Whoever has not asked for anything yet is not waited for.
+    let Some(greeted) = server.stop.run_until_cancelled(greeting).await else { return };
+    match greeted {
+        Ok(Ok(io)) => converse(io, From { is_tls: true, ..from }, &current, &server).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as we do"),
+        Err(_) => tracing::debug!("a client did not finish its greeting in time"),
+    }
+}
+
+/// Serves the requests of a connection. When told to stop, the one under way is the last.
+async fn converse<I>(io: I, from: From, current: &Current, server: &Server)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Server { state, worker, tunnel, stop } = server;
+    let idle = Idle::new();
+    let io = TokioIo::new(Stream::new(
+        io,
+        current.config.header_timeout,
+        current.config.body_timeout,
+        tunnel.clone(),
+        state.lingering.clone(),
+        Arc::clone(&idle),
+    ));
+    let service = service_fn(|request| {
+        // Each request sees the configuration of its time.
+        let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());
+        let worker = *worker;
+        let busy = (request.version() == Version::HTTP_2).then(|| idle.enter());
+        async move {
+            let response = serve(&current.config, &current.tables[worker], request, from, tunnel).await;
+            state.meter.answered(response.status());
+            Ok::<_, Infallible>(response.map(|body| Taken::new(body, busy)))
+        }
+    });
+    let mut protocol = auto::Builder::new(Streams::new(current.config.body_timeout));
+    protocol
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(current.config.header_timeout)
+        .max_headers(HEADERS)
+        .max_buf_size(HEAD_BYTES)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(LISTED_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(current.config.header_timeout)
+        .keep_alive_timeout(current.config.header_timeout);
+    let mut connection = std::pin::pin!(protocol.serve_connection_with_upgrades(io, service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = idle.lasts(current.config.header_timeout) => {
+            connection.as_mut().graceful_shutdown();
+            idle.touch();
+            // A client that takes its leave, or asked for something in this moment, is waited for, and one that does neither is not.
+            tokio::select! {
+                ended = connection => ended,
+                () = idle.lasts(current.config.header_timeout) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended");
+    }
+}

@@ -1,0 +1,221 @@
+//! Responses over HTTP/2 that their clients take.
+//!
+//! A client says by its window how much of a stream it takes, and one that says nothing is waited for without end, with
+//! everything that is held for it. hyper asks a body for more as soon as it has handed over what it got, and hands that over as
+//! soon as there is room in the window for one byte of it. So bodies are cut into small pieces, of which the last one is a single byte:
+//! when it is handed over, all of the body is within the window. Each stream runs on a task of its own, in which it can be
+//! seen when the last piece was taken; one of which nothing is taken for too long is reset.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::rt::Executor;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::gateway::accept::idle::Busy;
+use crate::gateway::upstream::body::Reply;
+use crate::gateway::upstream::patient::Broken;
+
+/// How much is handed over at a time.
+const PIECE: usize = 16 << 10;
+
+tokio::task_local! {
+    /// The watch of the stream that runs.
+    static WATCH: Watch;
+}
+
+/// Runs the streams of a connection, each on a task of its own, until its client takes nothing for too long.
+#[derive(Clone)]
+pub(in crate::gateway) struct Streams {
+    patience: Duration,
+}
+
+impl Streams {
+    pub(in crate::gateway) fn new(patience: Duration) -> Self {
+        Self { patience }
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let watch = Watch::default();
+        tokio::spawn(WATCH.scope(watch.clone(), until_untaken(stream, watch, self.patience)));
+    }
+}
+
+/// Runs a stream. To drop it is to reset it.
+async fn until_untaken(stream: impl Future<Output = ()>, watch: Watch, patience: Duration) {
+    let mut stream = pin!(stream);
+    let mut waiting: Option<(u64, Pin<Box<Sleep>>)> = None;
+    poll_fn(|context| {
+        if stream.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let Some(offered) = watch.offered() else {
+            waiting = None;
+            return Poll::Pending;
+        };
+        let (since, timer) = waiting.get_or_insert_with(|| (offered, Box::pin(sleep(patience))));
+        if *since != offered {
+            *since = offered;
+            timer.as_mut().reset(Instant::now() + patience);
+        }
+        timer.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// What a stream has been offered: how many pieces, twice, and one more while the last of them is not taken.
+#[derive(Debug, Clone, Default)]
+struct Watch(Arc<AtomicU64>);
+
+impl Watch {
+    fn offer(&self) {
+        let pieces = self.0.load(Ordering::Relaxed) / 2;
+        self.0.store((pieces + 1) * 2 + 1, Ordering::Relaxed);
+    }
+
+    /// The client is not who is waited for.
+    fn taken(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !1, Ordering::Relaxed);
+    }
+
+    /// The piece that is not taken yet.
+    fn offered(&self) -> Option<u64> {
+        let offered = self.0.load(Ordering::Relaxed);
+        (offered % 2 == 1).then_some(offered)
+    }
+}
+
+/// A response on its way to its client, in pieces if that is on a [watched](Streams) stream.
+#[derive(Debug)]
+pub(in crate::gateway) struct Taken {
+    body: Reply,
+    watch: Option<Watch>,
+    /// What is left of a frame.
+    rest: Bytes,
+    _busy: Option<Busy>,
+}
+
+impl Taken {
+    pub(in crate::gateway) fn new(body: Reply, busy: Option<Busy>) -> Self {
+        Self { body, watch: WATCH.try_with(Clone::clone).ok(), rest: Bytes::new(), _busy: busy }
+    }
+
+    /// The next piece of these bytes.
+    fn piece(&mut self, mut data: Bytes) -> Bytes {
+        // What is known to go on need not show that it was taken: the next piece does.
+        let goes_on = self.body.size_hint().lower() > 0;
+        let length = match data.len() {
+            length if length > PIECE => PIECE,
+            length if length > 1 && !goes_on => length - 1,
+            length => length,
+        };
+        let piece = data.split_to(length);
+        self.rest = data;
+        piece
+    }
+}
+
+impl Body for Taken {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = self.get_mut();
+        let Some(watch) = this.watch.clone() else { return Pin::new(&mut this.body).poll_frame(context) };
+        watch.taken();
+        let data = if this.rest.is_empty() {
+            match Pin::new(&mut this.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return other,
+            }
+        } else {
+            std::mem::take(&mut this.rest)
+        };
+        watch.offer();
+        Poll::Ready(Some(Ok(Frame::data(this.piece(data)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut size = SizeHint::new();
+        if let Some(upper) = body.upper() {
+            size.set_upper(upper.saturating_add(rest));
+        }
+        size.set_lower(body.lower().saturating_add(rest));
+        size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::gateway::upstream::body::Returned;
+
+    fn own(length: usize) -> Reply {
+        Reply::Other(Returned::Own(Some(Bytes::from(vec![7; length]))))
+    }
+
+    async fn pieces(mut body: Taken) -> Vec<usize> {
+        let mut pieces = Vec::new();
+        while let Some(frame) = body.frame().await {
+            pieces.push(frame.unwrap().into_data().unwrap().len());
+        }
+        pieces
+    }
+
+    #[tokio::test]
+    async fn a_watched_body_ends_in_a_piece_of_one_byte() {
+        for (length, expected) in [
+            (1, vec![1]),
+            (2, vec![1, 1]),
+            (PIECE, vec![PIECE - 1, 1]),
+            (PIECE + 1, vec![PIECE, 1]),
+            (2 * PIECE + 3, vec![PIECE, PIECE, 2, 1]),
+        ] {
+            let whole = Taken::new(own(length), None);
+            assert_eq!(whole.size_hint().exact(), Some(length as u64));
+            assert_eq!(pieces(whole).await, [length], "nobody watches");
+            let watched =
+                WATCH.scope(Watch::default(), async { pieces(Taken::new(own(length), None)).await });
+            assert_eq!(watched.await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_when_nothing_of_it_is_taken_and_not_when_nothing_is_there() {
+        let patience = Duration::from_secs(30);
+        let watch = Watch::default();
+        let stream = until_untaken(std::future::pending(), watch.clone(), patience);
+        let mut stream = pin!(stream);
+        let mut stays = async |time| tokio::time::timeout(time, stream.as_mut()).await.is_err();
+        assert!(stays(patience * 9).await, "nothing was offered");
+        for _ in 0..3 {
+            watch.offer();
+            assert!(stays(patience * 9 / 10).await);
+        }
+        watch.taken();
+        assert!(stays(patience * 9).await, "the next piece is not there");
+        watch.offer();
+        assert!(!stays(patience * 11 / 10).await);
+    }
+}

@@ -1,0 +1,241 @@
+//! What is refused or taken off at the door, before any route is looked at.
+
+use http::header::{CONNECTION, HOST, HeaderName, UPGRADE};
+use http::uri::Authority;
+use http::{HeaderMap, Method, Request, Response, Version};
+
+use crate::config::{Config, Underscores};
+use crate::gateway::request::problem::Problem;
+use crate::gateway::upstream::body::Returned;
+use crate::gateway::upstream::headers::{belongs_to_the_connection, tokens};
+
+/// Refuses what cannot be passed on as the one thing that it says, and takes off the fields that are not for the service.
+pub(in crate::gateway) fn admit<B>(
+    request: &mut Request<B>,
+    config: &Config,
+) -> Result<(), Box<Response<Returned>>> {
+    check(request)?;
+    let named: Vec<String> = named_by_connection(request.headers());
+    if let Some(name) = named.iter().find(|name| is_counted_on(name, config)) {
+        let detail =
+            format!("The field Connection names {name}, without which this would be another request");
+        return Err(Box::new(Problem::MALFORMED.last(&detail)));
+    }
+    for name in named {
+        request.headers_mut().remove(name.as_str());
+    }
+    for name in not_for_the_service(request.headers(), config) {
+        request.headers_mut().remove(name);
+    }
+    Ok(())
+}
+
+/// Refuses what another server could read otherwise.
+fn check<B>(request: &Request<B>) -> Result<(), Box<Response<Returned>>> {
+    let malformed = |detail: &str| Err(Box::new(Problem::MALFORMED.last(detail)));
+    let method = request.method();
+    if matches!(*method, Method::CONNECT | Method::TRACE) {
+        return Err(Box::new(Problem::METHOD.last(method.as_str())));
+    }
+    if method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
+        // No key counts on it here, and many a service takes it for the method in capitals and carries it out.
+        let detail = format!(
+            "The method {method} has lower-case letters, which are not those of {}: methods are written in capitals",
+            method.as_str().to_ascii_uppercase()
+        );
+        return Err(Box::new(Problem::MALFORMED.response(Some(&detail))));
+    }
+    if !request.uri().path().starts_with('/') {
+        return malformed("The path does not begin with a slash");
+    }
+    if !has_one_host(request) {
+        return malformed("There is not exactly one host that it is for");
+    }
+    Ok(())
+}
+
+/// Whether the request says for which host it is, once.
+fn has_one_host<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let authority = request.uri().authority();
+    if authority.is_some_and(|named| named.as_str().contains('@')) {
+        return false;
+    }
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => {
+            let host = host.to_str().ok().filter(|host| !host.contains('@'));
+            let host = host.and_then(|host| host.parse::<Authority>().ok());
+            // In HTTP/1.1 the target wins over the field; in HTTP/2 they have to agree.
+            host.is_some_and(|host| {
+                request.version() < Version::HTTP_2 || authority.is_none_or(|named| *named == host)
+            })
+        }
+        (None, _) => authority.is_some() || request.version() < Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// The fields that Connection names, in lower case, but for those that belong to a connection anyway.
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    let named = headers.get_all(CONNECTION).iter().flat_map(tokens);
+    named
+        .map(str::to_ascii_lowercase)
+        .filter(|name| name == "transfer-encoding" || !belongs_to_the_connection(name))
+        .collect()
+}
+
+/// Whether the gateway counts on a field of this name: for the key, for the caller, for where the request goes and how long
+/// it is, and for what it tells the service itself.
+fn is_counted_on(name: &str, config: &Config) -> bool {
+    const NAMES: [&str; 9] = [
+        "idempotency-key",
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "forwarded",
+        "via",
+    ];
+    let is_scope = || config.scope_headers.iter().any(|scope| scope.as_str() == name);
+    NAMES.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("semel-") || is_scope()
+}
+
+/// What only the gateway says, and what a service could take for another field: for many of them an underscore is a hyphen.
+fn not_for_the_service(headers: &HeaderMap, config: &Config) -> Vec<HeaderName> {
+    let is_dropped = |name: &&HeaderName| {
+        let name = name.as_str();
+        name.starts_with("semel-")
+            || name.contains('_')
+                && (config.underscores == Underscores::Drop || is_counted_on(&name.replace('_', "-"), config))
+    };
+    headers.keys().filter(is_dropped).cloned().collect()
+}
+
+/// Whether the request asks for another protocol: one that we know how to pass on, or any.
+pub(in crate::gateway) fn upgrade(headers: &HeaderMap) -> Option<Upgrade> {
+    let asked = headers.get(UPGRADE)?;
+    let named =
+        headers.get_all(CONNECTION).iter().flat_map(tokens).any(|name| name.eq_ignore_ascii_case("upgrade"));
+    let is_websocket =
+        asked.as_bytes().eq_ignore_ascii_case(b"websocket") && headers.get_all(UPGRADE).iter().count() == 1;
+    named.then_some(if is_websocket { Upgrade::WebSocket } else { Upgrade::Other })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gateway) enum Upgrade {
+    WebSocket,
+    /// Not offered: the request is answered as if it had not asked.
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields that are left of a request that passes.
+    fn left(method: &str, uri: &str, fields: &[(&'static str, &str)], settings: &str) -> Option<Vec<String>> {
+        let settings = format!("upstream = 'http://a'\n{settings}");
+        let config = Config::new(toml::from_str(&settings).unwrap()).unwrap();
+        let mut request = Request::builder().method(method).uri(uri).version(Version::HTTP_11);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(()).unwrap();
+        admit(&mut request, &config).ok()?;
+        Some(request.headers().keys().map(|name| name.as_str().to_owned()).collect())
+    }
+
+    fn passes(method: &str, uri: &str, fields: &[(&'static str, &str)]) -> bool {
+        left(method, uri, fields, "").is_some()
+    }
+
+    #[test]
+    fn a_request_is_for_one_host() {
+        assert!(passes("GET", "/", &[("host", "a")]));
+        assert!(passes("GET", "/", &[("host", "a:80")]));
+        assert!(passes("GET", "/", &[("host", "[::1]:80")]));
+        assert!(passes("GET", "http://b/", &[("host", "a")]));
+        assert!(!passes("GET", "/", &[]));
+        assert!(!passes("GET", "http://u@b/", &[("host", "b")]));
+        for bad in ["", "a b", "a@b", "a/b"] {
+            assert!(!passes("GET", "/", &[("host", bad)]), "{bad}");
+        }
+        assert!(!passes("GET", "/", &[("host", "a"), ("host", "a")]));
+    }
+
+    #[test]
+    fn what_connection_names_is_taken_off_unless_the_gateway_counts_on_it() {
+        let named = |name: &str, settings: &str| {
+            let fields = [
+                ("host", "a"),
+                ("x-mine", "1"),
+                ("x-user", "1"),
+                ("content-type", "c"),
+                ("connection", name),
+            ];
+            left("POST", "/", &fields, settings)
+        };
+        for (good, taken) in [
+            ("close", ""),
+            ("keep-alive, Upgrade", ""),
+            ("x-absent", ""),
+            ("X-Mine, close", "x-mine"),
+            ("x-user", "x-user"),
+        ] {
+            let left = named(good, "").expect(good);
+            assert_eq!(left.len(), 5 - usize::from(!taken.is_empty()), "{good}");
+            assert!(!left.iter().any(|name| name == taken), "{good}");
+        }
+        for bad in [
+            "idempotency-key",
+            "close, Idempotency-Key",
+            "authorization",
+            "cookie",
+            "X-Api-Key",
+            "host",
+            "content-length",
+            "Transfer-Encoding",
+            "x-forwarded-for",
+            "X-Forwarded-Anything",
+            "forwarded",
+            "via",
+            "semel-fence",
+        ] {
+            assert_eq!(named(bad, ""), None, "{bad}");
+        }
+        assert_eq!(named("X-User", "scope = 'header:X-User'"), None);
+        let route = "[[route]]\npath = '/a'\nscope = 'header:X-User'";
+        assert_eq!(named("x-user", route), None);
+    }
+
+    #[test]
+    fn what_only_the_gateway_says_and_what_has_an_underscore_is_taken_off() {
+        let fields = [
+            ("host", "a"),
+            ("semel-key", "forged"),
+            ("Semel-Anything", "forged"),
+            ("semel_fence", "9"),
+            ("idempotency_key", "k"),
+            ("x_forwarded_for", "10.0.0.1"),
+            ("x_mine", "1"),
+            ("x-user", "1"),
+            ("x_user", "2"),
+        ];
+        assert_eq!(left("POST", "/", &fields, "").unwrap(), ["host", "x-user"]);
+        let allowed = "underscores = 'allow'\nscope = 'header:X-User'";
+        assert_eq!(left("POST", "/", &fields, allowed).unwrap(), ["host", "x_mine", "x-user"]);
+    }
+
+    #[test]
+    fn some_methods_are_not_for_a_gateway() {
+        assert!(!passes("TRACE", "/", &[("host", "a")]));
+        assert!(!passes("CONNECT", "a:80", &[("host", "a")]));
+        assert!(!passes("OPTIONS", "*", &[("host", "a")]));
+        for method in ["post", "Post", "patch", "dELETE", "m-search"] {
+            assert!(!passes(method, "/", &[("host", "a")]), "{method}");
+        }
+        assert!(passes("M-SEARCH", "/", &[("host", "a")]));
+    }
+}

@@ -1,0 +1,14 @@
+//! One request: the checks before anything is claimed, the route, and the call of the layer.
+//!
+//! - [`serve`]: the line of a request.
+//! - [`door`]: requests that are refused before a route is looked for.
+//! - [`table`]: the routes, each with its layer and upstream.
+//! - [`problem`]: the gateway's own problem details.
+
+pub(in crate::gateway) mod serve;
+pub(in crate::gateway) mod door;
+pub(in crate::gateway) mod table;
+pub(in crate::gateway) mod caller;
+pub(in crate::gateway) mod jwt;
+pub(in crate::gateway) mod passing;
+pub(in crate::gateway) mod problem;

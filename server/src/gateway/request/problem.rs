@@ -1,0 +1,174 @@
+//! What the gateway itself refuses, as problem details (RFC 9457).
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::gateway::upstream::body::Returned;
+
+/// Marks a response of the gateway itself.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::gateway) struct Own;
+
+/// Why a request got no answer of the upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gateway) struct Problem {
+    pub(in crate::gateway) status: StatusCode,
+    /// A word for programs. It does not change.
+    pub(in crate::gateway) code: &'static str,
+    pub(in crate::gateway) title: &'static str,
+    /// What the client should do about it.
+    pub(in crate::gateway) advice: &'static str,
+}
+
+impl Problem {
+    const fn new(status: StatusCode, code: &'static str, title: &'static str, advice: &'static str) -> Self {
+        Self { status, code, title, advice }
+    }
+
+    pub(in crate::gateway) const MALFORMED: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "request_malformed",
+        "The request is not one that can be passed on",
+        "This request did nothing; mend it, and send it again.",
+    );
+    pub(in crate::gateway) const METHOD: Self = Self::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_refused",
+        "The gateway does not pass on this method",
+        "This request did nothing; use another method.",
+    );
+    pub(in crate::gateway) const UNCOVERED: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "idempotency_route_uncovered",
+        "The idempotency key would not count here",
+        "This request did nothing. Check the path for its spelling; or send the request without a key, if a repeat does no harm. The \
+         operator can cover the path with a route, or pass such requests on with `uncovered = \"pass\"`.",
+    );
+    pub(in crate::gateway) const UPGRADE: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "upgrade_refused",
+        "A request that may have a key cannot be upgraded",
+        "This request did nothing; send it without `Upgrade`.",
+    );
+    pub(in crate::gateway) const NO_ROUTE: Self = Self::new(
+        StatusCode::NOT_FOUND,
+        "no_route",
+        "The gateway has no upstream for this path",
+        "This request did nothing; check its path.",
+    );
+    pub(in crate::gateway) const BROKE_OFF: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "request_unreadable",
+        "The request could not be read",
+        "The body ended too early, or its chunks are malformed. Part of it may have reached the service.",
+    );
+    pub(in crate::gateway) const SLOW: Self = Self::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "request_timeout",
+        "The request did not arrive in time",
+        "The body did not go on. Part of it may have reached the service.",
+    );
+    pub(in crate::gateway) const UNREACHABLE: Self = Self::new(
+        StatusCode::BAD_GATEWAY,
+        "upstream_unreachable",
+        "The upstream cannot be reached; nothing was sent",
+        "Send the same request later, with the same key if it has one.",
+    );
+    pub(in crate::gateway) const LOST: Self = Self::new(
+        StatusCode::BAD_GATEWAY,
+        "upstream_lost",
+        "The upstream was lost before it answered; what it did is not known",
+        "Send the same request later with the same key to learn its outcome. A new key, or none, could make it happen twice.",
+    );
+    pub(in crate::gateway) const MISFRAMED: Self = Self::new(
+        StatusCode::BAD_GATEWAY,
+        "upstream_malformed",
+        "The answer of the upstream cannot be passed on; what it did is not known",
+        "Its framing is neither one length nor chunks. Send the same request later with the same key to learn its outcome. A new key, or \
+         none, could make it happen twice.",
+    );
+    pub(in crate::gateway) const BUSY: Self = Self::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "gateway_busy",
+        "The gateway passes on as many requests as it may; nothing was sent",
+        "This request did nothing. Send it again later.",
+    );
+    pub(in crate::gateway) const TIMED_OUT: Self = Self::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "upstream_timeout",
+        "The upstream did not answer in time; what it did is not known",
+        "Send the same request later with the same key to learn its outcome. A new key, or none, could make it happen twice.",
+    );
+
+    pub(in crate::gateway) const SCOPE_MISSING: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "idempotency_scope_missing",
+        "The request does not say whose idempotency key it has",
+        "Something in front of the gateway has to set it. This request did nothing.",
+    );
+    pub(in crate::gateway) const TOKEN_MISSING: Self = Self::new(
+        StatusCode::UNAUTHORIZED,
+        "token_missing",
+        "A request with a key needs a bearer token",
+        "This request did nothing; send it with `Authorization: Bearer` and a token.",
+    );
+    pub(in crate::gateway) const TOKEN_INVALID: Self = Self::new(
+        StatusCode::UNAUTHORIZED,
+        "token_invalid",
+        "The bearer token is not valid here",
+        "This request did nothing; send it again with the same key and another token.",
+    );
+    pub(in crate::gateway) const KEYS_UNAVAILABLE: Self = Self::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "token_keys_unavailable",
+        "The token cannot be verified now",
+        "This request did nothing; send it again with the same key later.",
+    );
+
+    /// Those that a client may meet with a key, besides those of the layer.
+    pub(in crate::gateway) const PUBLISHED: [Self; 6] =
+        [Self::MALFORMED, Self::UNCOVERED, Self::UNREACHABLE, Self::LOST, Self::MISFRAMED, Self::TIMED_OUT];
+
+    /// What does not depend on the request.
+    pub(in crate::gateway) fn published(self) -> Value {
+        json!({ "status": self.status.as_u16(), "code": self.code, "title": self.title })
+    }
+
+    /// The response, with what is wrong with this request in particular.
+    pub(in crate::gateway) fn response(self, detail: Option<&str>) -> Response<Returned> {
+        let detail = match detail {
+            Some(detail) => format!("{detail}. {}", self.advice),
+            None => self.advice.to_owned(),
+        };
+        let problem = json!({
+            "type": format!("urn:semel:problem:{}", self.code),
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": detail,
+            "code": self.code,
+        });
+        let mut response = Response::new(Returned::Own(Some(Bytes::from(problem.to_string()))));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response.extensions_mut().insert(Own);
+        response
+    }
+
+    /// The same, for a client that should come back soon.
+    pub(in crate::gateway) fn for_now(self) -> Response<Returned> {
+        let mut response = self.response(None);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+    }
+
+    /// The same, as the last one of its connection: what follows may not be what it seems.
+    pub(in crate::gateway) fn last(self, detail: &str) -> Response<Returned> {
+        let mut response = self.response(Some(detail));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+}

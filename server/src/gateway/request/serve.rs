@@ -1,0 +1,109 @@
+//! One request through the gateway.
+
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, Version};
+use hyper::body::Incoming;
+use semel::http::Rejection;
+use tower_service::Service;
+
+use crate::config::{Config, Uncovered};
+use crate::gateway::accept::screen::Tunnel;
+use crate::gateway::accept::tunnel;
+use crate::gateway::request::door::{self, Upgrade};
+use crate::gateway::request::problem::{Own, Problem};
+use crate::gateway::request::table::{self, Table, Target};
+use crate::gateway::upstream::From;
+use crate::gateway::upstream::body::{Inbound, Moved, Reply, Returned};
+
+/// Where clients find out what the gateway does.
+const PUBLISHED: &str = "/.well-known/idempotency";
+
+/// Answers a request. A refusal whose request has not arrived to its end is the last answer of its connection: hyper does not
+/// read the rest, and the client should know.
+pub(in crate::gateway) async fn serve(
+    config: &Config,
+    table: &Table,
+    request: Request<Incoming>,
+    from: From,
+    tunnel: Tunnel,
+) -> Response<Reply> {
+    let is_http_1 = request.version() < Version::HTTP_2;
+    let mut response = answer(config, table, request, from, tunnel.clone()).await;
+    let told = response.extensions();
+    let is_refusal = told.get::<Own>().is_some() || told.get::<Rejection>().is_some();
+    if is_refusal && is_http_1 && tunnel.expects_more() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The answer: at the door, from a route's layer, or by passing the request on.
+async fn answer(
+    config: &Config,
+    table: &Table,
+    mut request: Request<Incoming>,
+    from: From,
+    tunnel: Tunnel,
+) -> Response<Reply> {
+    if let Err(refused) = door::admit(&mut request, config) {
+        return refused.map(Reply::Other);
+    }
+    if request.uri().path() == PUBLISHED && request.method() == Method::GET {
+        return published(table).map(Reply::Other);
+    }
+    let Some(target) = table.target(request.uri().path()) else {
+        return Problem::NO_ROUTE.response(None).map(Reply::Other);
+    };
+    if let (Uncovered::Refuse, Some(why)) = (config.uncovered, table::uncovered(target, &request)) {
+        return Problem::UNCOVERED.response(Some(why)).map(Reply::Other);
+    }
+    // The layer reads a request with a key in limited time, and says so if it is over.
+    let mut request = if table::reads(target, &request) {
+        request.map(Inbound::read)
+    } else {
+        let moved = Moved::new();
+        let mut request = request.map(|body| Inbound::passed(body, config.body_timeout, moved.clone()));
+        request.extensions_mut().insert(moved);
+        request
+    };
+    request.extensions_mut().insert(from);
+    if let Target::Covered(covered) = target
+        && table::reads(target, &request)
+    {
+        match covered.callers.scope(request.headers(), request.uri()).await {
+            Ok(Some(scope)) => drop(request.extensions_mut().insert(scope)),
+            Ok(None) => {}
+            Err(refused) => return refused.map(Reply::Other),
+        }
+    }
+    if let Some(upgrade) = door::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11)
+    {
+        let covered =
+            matches!(target, Target::Covered(covered) if covered.methods.contains(request.method()));
+        match upgrade {
+            _ if covered => return Problem::UPGRADE.response(None).map(Reply::Other),
+            Upgrade::WebSocket if request.method() == Method::GET => {
+                return tunnel::open(target.upstream(), request, tunnel, config.websocket_timeout)
+                    .await
+                    .map(Reply::Other);
+            }
+            Upgrade::WebSocket | Upgrade::Other => {}
+        }
+    }
+    let (Ok(response) | Err(response)) = match target {
+        Target::Covered(covered) => {
+            covered.service.clone().call(request).await.map(|response| response.map(Reply::Layer))
+        }
+        Target::Open(upstream) => {
+            upstream.clone().call(request).await.map(|response| response.map(Reply::Other))
+        }
+    }
+    .map_err(|never| match never {});
+    response
+}
+
+fn published(table: &Table) -> Response<Returned> {
+    let mut response = Response::new(Returned::Own(Some(table.published())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,188 @@
+//! Which request goes where, under which terms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use semel::Scope;
+use semel::http::{Anonymous, Idempotency, IdempotencyLayer};
+use serde_json::{Value, json};
+use tower_layer::Layer;
+
+use crate::config::{Config, JwtConfig, Pattern, RouteConfig, Scoping, Spellings};
+use crate::gateway::request::caller::{self, Callers};
+use crate::gateway::request::jwt::{KeySource, Verifier};
+use crate::gateway::request::passing::Passing;
+use crate::gateway::request::problem::Problem;
+use crate::gateway::upstream::drip::LEAST_RATE;
+use crate::gateway::upstream::{Client, Upstream};
+
+/// The routes, and what becomes of everything else.
+pub(in crate::gateway) struct Table {
+    routes: Vec<(Pattern, Spellings, Target)>,
+    rest: Option<Target>,
+    /// What clients may know, as JSON.
+    published: Bytes,
+}
+
+/// Where a request goes.
+#[derive(Clone)]
+pub(in crate::gateway) enum Target {
+    /// Keys count.
+    Covered(Box<Covered>),
+    /// Everything is passed on as it is.
+    Open(Upstream),
+}
+
+/// A service whose keys count on these methods.
+#[derive(Clone)]
+pub(in crate::gateway) struct Covered {
+    pub(in crate::gateway) service: Idempotency<Upstream>,
+    pub(in crate::gateway) upstream: Upstream,
+    pub(in crate::gateway) methods: Vec<Method>,
+    pub(in crate::gateway) callers: Callers,
+}
+
+impl Table {
+    /// The table of a configuration.
+    ///
+    /// # Errors
+    /// If the realm breaks a limit.
+    pub(in crate::gateway) fn new(
+        config: &Config,
+        layer: &IdempotencyLayer,
+        keys: &dyn Fn(&JwtConfig) -> Arc<KeySource>,
+        client: &Client,
+        passing: &Passing,
+    ) -> anyhow::Result<Self> {
+        let cover = |pattern: &Pattern, route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
+            let Some(origin) = route.upstream.clone() else { return Ok(None) };
+            let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout, passing.clone());
+            let layer = layer_of(config, pattern, route, layer)?;
+            let mut published = layer.published();
+            if let Some(problems) = published["problems"].as_array_mut() {
+                problems.extend(Problem::PUBLISHED.map(Problem::published));
+            }
+            let service = layer.layer(upstream.clone());
+            let callers = callers_of(config, route, keys)?;
+            let covered = Covered { service, upstream, methods: route.methods.clone(), callers };
+            Ok(Some((Target::Covered(Box::new(covered)), published)))
+        };
+        let (mut routes, mut published) = (Vec::new(), Vec::new());
+        for (pattern, route) in &config.routes {
+            if let Some((target, mut shown)) = cover(pattern, route)? {
+                shown["path"] = json!(pattern.to_string());
+                published.push(shown);
+                routes.push((pattern.clone(), route.spellings, target));
+            }
+        }
+        let (rest, published) = match cover(&Pattern::all(), &config.all)? {
+            // Without routes, everything is covered.
+            Some((target, shown)) if routes.is_empty() => (Some(target), shown),
+            Some((Target::Covered(covered), _)) => {
+                (Some(Target::Open(covered.upstream)), json!({ "routes": published }))
+            }
+            _ => (None, json!({ "routes": published })),
+        };
+        Ok(Self { routes, rest, published: Bytes::from(published.to_string()) })
+    }
+
+    /// Where a request for this path goes: the first route that covers it wins.
+    pub(in crate::gateway) fn target(&self, path: &str) -> Option<&Target> {
+        let covering = self.routes.iter().find(|(pattern, spellings, _)| pattern.covers(path, *spellings));
+        covering.map(|(_, _, target)| target).or(self.rest.as_ref())
+    }
+
+    /// What clients may know.
+    pub(in crate::gateway) fn published(&self) -> Bytes {
+        self.published.clone()
+    }
+}
+
+impl Target {
+    pub(in crate::gateway) fn upstream(&self) -> &Upstream {
+        match self {
+            Self::Covered(covered) => &covered.upstream,
+            Self::Open(upstream) => upstream,
+        }
+    }
+}
+
+/// Whether a request is read to its end before it is passed on.
+pub(in crate::gateway) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
+    let Target::Covered(covered) = target else { return false };
+    covered.methods.contains(request.method()) && request.headers().contains_key("idempotency-key")
+}
+
+/// Why the key of a request would not count, although its client believes that it does.
+pub(in crate::gateway) fn uncovered<B>(target: &Target, request: &Request<B>) -> Option<&'static str> {
+    let counts_anywhere =
+        matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
+    if !counts_anywhere || !request.headers().contains_key("idempotency-key") {
+        return None;
+    }
+    match target {
+        Target::Covered(covered) if covered.methods.contains(request.method()) => None,
+        Target::Covered(_) => Some("The route of this path counts keys on other methods only"),
+        Target::Open(_) => Some("No route covers this path"),
+    }
+}
+
+/// The layer with the terms of a route.
+fn layer_of(
+    config: &Config,
+    pattern: &Pattern,
+    route: &RouteConfig,
+    layer: &IdempotencyLayer,
+) -> anyhow::Result<IdempotencyLayer> {
+    let layer = layer
+        .clone()
+        .with_realm(&config.realm)?
+        .try_with_policy(route.policy.clone())?
+        .with_methods(route.methods.clone())
+        .with_required_key(route.require_key)
+        .with_max_request_bytes(route.max_body)
+        .with_request_timeout(config.body_timeout)
+        .with_least_rate(LEAST_RATE)
+        // Longer than the upstream may be silent, so that one that is ends as broken.
+        .with_whole_responses(route.upstream_timeout + Duration::from_secs(1));
+    let layer = route
+        .record_headers
+        .iter()
+        .try_fold(layer, |layer, name| layer.with_recorded_header(name.clone()))?;
+    let (pattern, spellings) = (pattern.clone(), route.spellings);
+    let layer = match spellings.all_count() {
+        true => layer,
+        false => layer.with_path(move |path| Some(pattern.spell(path, spellings))),
+    };
+    Ok(match (route.scope.credentials(), &route.scope) {
+        (Some(named), scope) => {
+            let anonymous = match (scope, config.anonymous(route)) {
+                // It is set by something in front of the gateway: where it lacks, that was passed by.
+                (Scoping::Header { .. }, Anonymous::ShareLocal) => Anonymous::Refuse,
+                (_, anonymous) => anonymous,
+            };
+            layer.with_credentials(named).with_anonymous_callers(anonymous)
+        }
+        (None, Scoping::None) => {
+            let realm = Scope::new(&config.realm)?;
+            layer.with_scope(move |_| Some(realm.clone()))
+        }
+        (None, _) => layer.with_scope(caller::found),
+    })
+}
+
+/// Who finds out the callers of a route.
+fn callers_of(
+    config: &Config,
+    route: &RouteConfig,
+    keys: &dyn Fn(&JwtConfig) -> Arc<KeySource>,
+) -> anyhow::Result<Callers> {
+    let realm = Scope::new(&config.realm)?;
+    Ok(match (&route.scope, &route.jwt) {
+        (Scoping::Header { name, is_secret: false }, _) => Callers::Header { name: name.clone(), realm },
+        (Scoping::Jwt, Some(jwt)) => Callers::Token(Arc::new(Verifier::new(jwt.clone(), realm, keys(jwt)))),
+        _ => Callers::OfLayer,
+    })
+}

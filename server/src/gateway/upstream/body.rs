@@ -1,0 +1,235 @@
+//! The bodies that pass through.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use semel::http::ReadAhead;
+use tokio::time::Instant;
+
+use crate::gateway::request::passing::Place;
+use crate::gateway::upstream::drip::Drip;
+use crate::gateway::upstream::line::Exchange;
+use crate::gateway::upstream::patient::{Broken, Patient};
+
+/// What a client sends. Its trailers end here: what they add to the head was not there when the key was claimed.
+#[derive(Debug)]
+pub(in crate::gateway) struct Inbound {
+    body: Patient,
+    passing: Option<Passing>,
+}
+
+/// What is watched of a body that is passed on while it comes.
+#[derive(Debug)]
+struct Passing {
+    moved: Moved,
+    drip: Drip,
+}
+
+impl Inbound {
+    /// A body that somebody reads before it is passed on, who has a limit of his own.
+    pub(in crate::gateway) fn read(body: Incoming) -> Self {
+        Self { body: Patient::new(body, None), passing: None }
+    }
+
+    /// A body that is passed on while it comes, as long as [enough](Drip) of it comes in each period.
+    pub(in crate::gateway) fn passed(body: Incoming, period: Duration, moved: Moved) -> Self {
+        let passing = Passing { moved, drip: Drip::new(period) };
+        Self { body: Patient::new(body, None), passing: Some(passing) }
+    }
+}
+
+/// When something has come of a body the last time.
+#[derive(Debug, Clone)]
+pub(in crate::gateway) struct Moved {
+    began: Instant,
+    /// In milliseconds from the beginning.
+    last: Arc<AtomicU64>,
+}
+
+impl Moved {
+    /// Nothing has come yet.
+    pub(in crate::gateway) fn new() -> Self {
+        Self { began: Instant::now(), last: Arc::default() }
+    }
+
+    fn now(&self) {
+        let passed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(passed, Ordering::Relaxed);
+    }
+
+    /// When that was; at the beginning if nothing has come.
+    pub(in crate::gateway) fn last(&self) -> Instant {
+        self.began + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
+}
+
+impl Body for Inbound {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Self { body, passing } = &mut *self;
+        let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
+            let Some(passing) = passing else { return Poll::Pending };
+            ready!(passing.drip.poll_slow(context));
+            return Poll::Ready(Some(Err(Broken::Slow)));
+        };
+        if let (Some(passing), Some(Ok(frame))) = (passing, &frame) {
+            passing.moved.now();
+            passing.drip.came(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame.filter(|frame| frame.as_ref().map_or(true, Frame::is_data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What goes to the upstream: as the client sent it, or as the layer has read it.
+#[derive(Debug)]
+pub(in crate::gateway) enum Outbound {
+    Passed(Inbound),
+    Read(ReadAhead<Inbound>),
+}
+
+impl Outbound {
+    /// Another body with the same bytes, if the layer has read all of it.
+    pub(in crate::gateway) fn try_clone(&self) -> Option<Self> {
+        match self {
+            Self::Passed(_) => None,
+            Self::Read(body) => body.try_clone().map(Self::Read),
+        }
+    }
+}
+
+impl From<Inbound> for Outbound {
+    fn from(body: Inbound) -> Self {
+        Self::Passed(body)
+    }
+}
+
+impl From<ReadAhead<Inbound>> for Outbound {
+    fn from(body: ReadAhead<Inbound>) -> Self {
+        Self::Read(body)
+    }
+}
+
+/// What comes back: from the upstream, or from the gateway in its place.
+#[derive(Debug)]
+pub(in crate::gateway) enum Returned {
+    /// With the exchange that ends when it does.
+    Passed(Patient, Option<Exchange>),
+    Own(Option<Bytes>),
+}
+
+impl Returned {
+    /// What the upstream answers, as long as it goes on.
+    pub(in crate::gateway) fn passed(body: Incoming, patience: Duration, exchange: Option<Exchange>) -> Self {
+        if let Some(exchange) = exchange.as_ref().filter(|_| body.is_end_stream()) {
+            exchange.end();
+        }
+        Self::Passed(Patient::new(body, Some(patience)), exchange)
+    }
+
+    /// Takes up this place until it has been passed on.
+    pub(in crate::gateway) fn holding(self, place: Place) -> Self {
+        match self {
+            Self::Passed(body, exchange) => Self::Passed(body.holding(place), exchange),
+            own @ Self::Own(_) => own,
+        }
+    }
+}
+
+/// What a client gets.
+#[derive(Debug)]
+pub(in crate::gateway) enum Reply {
+    Layer(ReadAhead<Returned>),
+    Other(Returned),
+}
+
+impl Body for Returned {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self.get_mut() {
+            Self::Passed(body, exchange) => {
+                let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+                if let Some(exchange) = exchange.as_ref().filter(|_| frame.is_none() || body.is_end_stream())
+                {
+                    exchange.end();
+                }
+                Poll::Ready(frame)
+            }
+            Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Passed(body, _) => body.is_end_stream(),
+            Self::Own(bytes) => bytes.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Passed(body, _) => body.size_hint(),
+            Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+        }
+    }
+}
+
+/// Either of two bodies is one.
+macro_rules! either {
+    ($either:ident { $one:ident, $other:ident }) => {
+        impl Body for $either {
+            type Data = Bytes;
+            type Error = Broken;
+
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+                match self.get_mut() {
+                    Self::$one(body) => Pin::new(body).poll_frame(context),
+                    Self::$other(body) => Pin::new(body).poll_frame(context),
+                }
+            }
+
+            fn is_end_stream(&self) -> bool {
+                match self {
+                    Self::$one(body) => body.is_end_stream(),
+                    Self::$other(body) => body.is_end_stream(),
+                }
+            }
+
+            fn size_hint(&self) -> SizeHint {
+                match self {
+                    Self::$one(body) => body.size_hint(),
+                    Self::$other(body) => body.size_hint(),
+                }
+            }
+        }
+    };
+}
+
+either!(Outbound { Passed, Read });
+either!(Reply { Layer, Other });

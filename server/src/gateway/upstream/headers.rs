@@ -1,0 +1,221 @@
+//! Which headers go on, and which are between two neighbours only.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, Response, Uri, Version};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use semel::Lease;
+use semel::http::Verdict;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const VERDICT: HeaderName = HeaderName::from_static("idempotency-verdict");
+
+/// What the upstream is told about its attempt.
+const KEY: HeaderName = HeaderName::from_static("semel-key");
+const TOKEN: HeaderName = HeaderName::from_static("semel-token");
+const FENCE: HeaderName = HeaderName::from_static("semel-fence");
+const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
+const REALM: HeaderName = HeaderName::from_static("semel-realm");
+const PRINCIPAL: HeaderName = HeaderName::from_static("semel-principal");
+
+/// What a header cannot hold, and what says that something is encoded.
+const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
+
+/// What a connection has for itself.
+const OF_THE_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HTTP2_SETTINGS,
+];
+
+/// The words of a list.
+pub(in crate::gateway) fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// Whether Connection may name this.
+pub(in crate::gateway) fn belongs_to_the_connection(name: &str) -> bool {
+    name.eq_ignore_ascii_case("close")
+        || OF_THE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own.as_str()))
+}
+
+/// Takes off what is between two neighbours, and what Connection names.
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> =
+        headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok()).collect();
+    for name in named.iter().chain(&OF_THE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// HTTP/2 may send the cookies one by one; in HTTP/1.1 there is one field of them.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let values: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let joined = HeaderValue::from_bytes(&values.join(b"; ".as_slice()));
+    headers.insert(COOKIE, joined.expect("valid values make a valid one"));
+}
+
+/// Makes the headers of a client those of a request of our own.
+pub(in crate::gateway) fn for_upstream(
+    headers: &mut HeaderMap,
+    uri: &Uri,
+    from: Option<IpAddr>,
+    is_tls: bool,
+) {
+    let takes_trailers =
+        headers.get_all(TE).iter().flat_map(tokens).any(|token| token.eq_ignore_ascii_case("trailers"));
+    strip(headers);
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    // The length is what the body turns out to have; and we have asked for the body already. Trailers of a request end
+    // here: what they add to the head was not there when the key was claimed.
+    for name in [CONTENT_LENGTH, EXPECT, TRAILER] {
+        headers.remove(name);
+    }
+    join_cookies(headers);
+    if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
+        headers.insert(HOST, host);
+    }
+    if let Some(from) = from {
+        // In one line, as many services look at the first one only.
+        let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+        let all: Vec<_> = before.map(str::to_owned).chain([from.to_string()]).collect();
+        headers.insert(FORWARDED_FOR, text(&all.join(", ")));
+    }
+    let proto = HeaderValue::from_static(if is_tls { "https" } else { "http" });
+    headers.entry(FORWARDED_PROTO).or_insert(proto);
+}
+
+/// Tells the upstream which attempt it is, so that it can complete the key itself, or refuse a stale one. A scope that is not
+/// plain text is percent-encoded. The key needs no encoding; it is the one of the record, without the quotation marks that
+/// the header of the client may have around it.
+pub(in crate::gateway) fn tell(headers: &mut HeaderMap, lease: &Lease) {
+    let scope = lease.key().scope();
+    let key = HeaderValue::from_str(lease.key().value()).expect("printable ASCII is a valid value");
+    headers.insert(KEY, key);
+    headers.insert(TOKEN, text(&lease.token().to_string()));
+    headers.insert(FENCE, HeaderValue::from(lease.fence().get()));
+    headers.insert(ATTEMPT, HeaderValue::from(lease.attempt()));
+    headers.insert(REALM, text(scope.realm()));
+    headers.insert(PRINCIPAL, text(scope.principal()));
+}
+
+fn text(text: &str) -> HeaderValue {
+    let encoded = utf8_percent_encode(text, UNPRINTABLE).to_string();
+    HeaderValue::from_maybe_shared(Bytes::from(encoded)).expect("printable ASCII is a valid value")
+}
+
+/// Whether an answer says that it is the last one of its connection.
+pub(in crate::gateway) fn is_last<B>(response: &Response<B>) -> bool {
+    let mut named = response.headers().get_all(CONNECTION).iter().flat_map(tokens);
+    response.version() < Version::HTTP_11 || named.any(|name| name.eq_ignore_ascii_case("close"))
+}
+
+/// Whether the upstream frames its answer by anything but one length or chunks. hyper would undo the chunks of `gzip, chunked`, and
+/// leave the rest as the body; and of a length beside chunks it would not speak.
+pub(in crate::gateway) fn is_misframed(headers: &HeaderMap) -> bool {
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => false,
+        (Some(one), None) => {
+            !one.as_bytes().eq_ignore_ascii_case(b"chunked") || headers.contains_key(CONTENT_LENGTH)
+        }
+        (Some(_), Some(_)) => true,
+    }
+}
+
+/// Makes the headers of the upstream those of our answer, and says what it wants done with the key.
+pub(in crate::gateway) fn for_client(headers: &mut HeaderMap) -> Option<Verdict> {
+    let said: Vec<Vec<u8>> =
+        headers.get_all(VERDICT).iter().map(|word| word.as_bytes().to_ascii_lowercase()).collect();
+    headers.remove(VERDICT);
+    strip(headers);
+    let (word, others) = said.split_first()?;
+    if others.iter().any(|other| other != word) {
+        return Some(Verdict::Abandon("the upstream contradicted itself".to_owned()));
+    }
+    match word.as_slice() {
+        b"record" => Some(Verdict::Record),
+        b"release" => Some(Verdict::Release),
+        b"abandon" => Some(Verdict::Abandon("the upstream said that it does not know".to_owned())),
+        _ => {
+            tracing::warn!(
+                "the upstream answered with an Idempotency-Verdict other than record, release and abandon"
+            );
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_between_neighbours_stays_there() {
+        let mut sent = headers(&[
+            ("connection", "close, X-Mine"),
+            ("x-mine", "1"),
+            ("keep-alive", "5"),
+            ("te", "gzip"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "9"),
+            ("expect", "100-continue"),
+            ("proxy-authorization", "secret"),
+            ("idempotency-key", "k"),
+            ("x-forwarded-for", "10.0.0.1"),
+        ]);
+        for_upstream(&mut sent, &Uri::from_static("/"), Some([127, 0, 0, 1].into()), true);
+        let left: Vec<_> =
+            sent.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(
+            left,
+            [
+                ("idempotency-key", "k"),
+                ("x-forwarded-for", "10.0.0.1, 127.0.0.1"),
+                ("x-forwarded-proto", "https"),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_word_of_the_upstream_is_not_passed_on() {
+        let verdict = |word: &'static str| {
+            let mut answered = headers(&[("x-a", "1")]);
+            answered.insert(VERDICT, HeaderValue::from_static(word));
+            let verdict = for_client(&mut answered);
+            assert_eq!(answered.len(), 1);
+            verdict
+        };
+        assert_eq!(verdict("record"), Some(Verdict::Record));
+        assert_eq!(verdict("Release"), Some(Verdict::Release));
+        assert!(matches!(verdict("abandon"), Some(Verdict::Abandon(_))));
+        assert_eq!(verdict("maybe"), None);
+    }
+}

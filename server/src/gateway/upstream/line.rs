@@ -1,0 +1,306 @@
+//! Connections to the upstream, and what arrives on them that no request has asked for.
+//!
+//! ```text
+//! begin ── request ── answer ── end ── … ── begin ── request
+//!                                   │         │
+//!              an answer here is nobody's     unread bytes here: the request is not sent
+//! ```
+//!
+//! A connection that is kept carries one exchange after the other. An upstream that answers a request twice, because a client
+//! has made it see two requests in one, would answer the next request with the second answer, which would be recorded under the key of
+//! that request. hyper closes an idle connection on which something arrives, but only once it was told of it. So the socket
+//! itself is looked at before a request is written. What arrives after that moment and before the true answer cannot be told from it by
+//! anybody: an upstream that was caught once is not trusted with a kept connection for some time.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use http::uri::{Authority, Scheme};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+/// For how long an upstream gets a connection for each request after it has sent what no request had asked for.
+const DOUBT: Duration = Duration::from_secs(600);
+/// How many upstreams can be doubted at a time: more than there are routes.
+const DOUBTED: usize = 1_024;
+
+/// The upstreams that are not trusted with connections that are kept.
+#[derive(Debug, Clone, Default)]
+pub(in crate::gateway) struct Doubts(Arc<Doubted>);
+
+#[derive(Debug, Default)]
+struct Doubted {
+    /// Whether there is any: mostly there is none, and no lock is taken.
+    any: AtomicBool,
+    until: Mutex<HashMap<Authority, Instant>>,
+}
+
+impl Doubts {
+    /// Whether this upstream should get a connection for each request.
+    pub(in crate::gateway) fn has(&self, upstream: &Authority) -> bool {
+        if !self.0.any.load(Ordering::Relaxed) {
+            return false;
+        }
+        let until = self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.get(upstream).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn raise(&self, upstream: &Authority) {
+        metrics::counter!("semel_gateway_upstream_strays_total").increment(1);
+        tracing::warn!(
+            %upstream,
+            "the upstream has sent an answer that no request had asked for; the answer before it on this connection may be that of another \
+             request. It gets a connection for each request for the next 10 minutes"
+        );
+        let mut until = self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        until.retain(|_, until| now < *until);
+        if until.len() < DOUBTED {
+            until.insert(upstream.clone(), now + DOUBT);
+        }
+        self.0.any.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Makes connections that are watched.
+#[derive(Debug, Clone)]
+pub(in crate::gateway) struct Lines {
+    tcp: HttpConnector,
+    doubts: Doubts,
+}
+
+impl Lines {
+    pub(in crate::gateway) fn new(tcp: HttpConnector, doubts: Doubts) -> Self {
+        Self { tcp, doubts }
+    }
+}
+
+impl Service<Uri> for Lines {
+    type Response = TokioIo<Line>;
+    type Error = <HttpConnector as Service<Uri>>::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.tcp.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let doubted = match (uri.scheme(), uri.authority()) {
+            (Some(scheme), Some(authority)) if *scheme == Scheme::HTTP => {
+                Some((self.doubts.clone(), authority.clone()))
+            }
+            _ => None,
+        };
+        let connecting = self.tcp.call(uri);
+        Box::pin(async move {
+            let io = connecting.await?.into_inner();
+            Ok(TokioIo::new(Line { io, exchanges: Exchanges::new(doubted) }))
+        })
+    }
+}
+
+/// The exchanges of a connection: how many have begun, and which one ended last.
+#[derive(Debug, Clone)]
+pub(in crate::gateway) struct Exchanges(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// Whether nothing has been written since the last one has begun, and it is not the first.
+    starting: AtomicBool,
+    /// Whether the upstream has closed the connection, or has said that it will.
+    closing: AtomicBool,
+    /// Whether the connection is gone.
+    gone: AtomicBool,
+    /// Who is doubted if something arrives that no request has asked for. Below TLS there are bytes that belong to no answer.
+    doubted: Option<(Doubts, Authority)>,
+}
+
+impl Exchanges {
+    fn new(doubted: Option<(Doubts, Authority)>) -> Self {
+        Self(Arc::new(Counts {
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            starting: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            doubted,
+        }))
+    }
+
+    /// A request is about to be written. Its connection is served by a task of this thread, which has not run since.
+    pub(in crate::gateway) fn begin(&self) -> Exchange {
+        let number = self.0.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.starting.store(number > 1, Ordering::Relaxed);
+        Exchange { of: self.clone(), number }
+    }
+
+    fn is_idle(&self) -> bool {
+        let begun = self.0.begun.load(Ordering::Relaxed);
+        begun > 0 && self.0.ended.load(Ordering::Relaxed) == begun
+    }
+
+    fn raise_doubt(&self) {
+        if let Some((doubts, upstream)) = &self.0.doubted {
+            doubts.raise(upstream);
+        }
+    }
+}
+
+/// A request and its answer.
+#[derive(Debug)]
+pub(in crate::gateway) struct Exchange {
+    of: Exchanges,
+    number: u64,
+}
+
+impl Exchange {
+    /// The answer says that it is the last one of its connection.
+    pub(in crate::gateway) fn is_last(&self) {
+        self.of.0.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// The answer has come to its end. If hyper has closed the connection by then, although the upstream had not, more had arrived with
+    /// the answer than belongs to it.
+    pub(in crate::gateway) fn end(&self) {
+        let counts = &self.of.0;
+        let ended = counts.ended.swap(self.number, Ordering::Relaxed);
+        if ended != self.number
+            && counts.gone.load(Ordering::Relaxed)
+            && !counts.closing.load(Ordering::Relaxed)
+        {
+            self.of.raise_doubt();
+        }
+    }
+}
+
+/// A connection to an upstream.
+#[derive(Debug)]
+pub(in crate::gateway) struct Line {
+    io: TcpStream,
+    exchanges: Exchanges,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.exchanges.0.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Line {
+    /// Refuses to write a request if there is something to be read: an answer that no request has asked for, or the end of the
+    /// connection. The runtime may not have heard of it, so the system is asked.
+    fn check(&self) -> io::Result<()> {
+        if !self.exchanges.0.starting.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        match SockRef::from(&self.io).peek(&mut [MaybeUninit::uninit()]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Ok(unread) => {
+                if unread > 0 {
+                    self.exchanges.raise_doubt();
+                }
+                Err(io::Error::other(Unsent))
+            }
+            Err(_) => Err(io::Error::other(Unsent)),
+        }
+    }
+}
+
+impl Connection for Line {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.exchanges.clone())
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.io).poll_read(context, buffer));
+        if read.is_err() || buffer.filled().len() == before {
+            self.exchanges.0.closing.store(true, Ordering::Relaxed);
+        } else if self.exchanges.is_idle() {
+            // hyper closes the connection, and these bytes go nowhere.
+            self.exchanges.raise_doubt();
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.io).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+/// A connection was not fit for another request, of which nothing was sent.
+#[derive(Debug)]
+pub(in crate::gateway) struct Unsent;
+
+impl Unsent {
+    /// Whether this is why something else failed.
+    pub(in crate::gateway) fn caused(error: &(dyn Error + 'static)) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            if held.is_some_and(|held| held.is::<Self>()) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+impl fmt::Display for Unsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection was not fit for another request; nothing was sent")
+    }
+}
+
+impl Error for Unsent {}

@@ -1,0 +1,342 @@
+//! The service behind the gateway, as a service of ours.
+
+pub(in crate::gateway) mod line;
+pub(in crate::gateway) mod body;
+pub(in crate::gateway) mod patient;
+pub(in crate::gateway) mod drip;
+pub(in crate::gateway) mod headers;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::uri::PathAndQuery;
+use http::{Extensions, Request, Response, Uri, Version, request};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use metrics::Histogram;
+use rustls::ClientConfig;
+use semel::Lease;
+use semel::http::Verdict;
+use tokio::time::{Instant, timeout_at};
+use tower_service::Service;
+
+use crate::config::Origin;
+use crate::gateway::request::passing::Passing;
+use crate::gateway::request::problem::Problem;
+use crate::gateway::upstream::body::{Moved, Outbound, Returned};
+use crate::gateway::upstream::line::{Doubts, Exchanges, Lines, Unsent};
+use crate::gateway::upstream::patient::Broken;
+
+/// How long an idle connection is kept. Servers close theirs after five seconds or more; a request that meets a
+/// connection in that moment is lost, and with it what is known of its key.
+const IDLE: Duration = Duration::from_secs(4);
+/// How long to wait for a connection. Within it nothing has been sent.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How many headers an answer may have. One with more is an answer lost, and its key held.
+const MAX_HEADERS: usize = 512;
+
+/// The largest buffer for what comes from the upstream on a connection, and the largest head of an answer.
+const BUFFER: usize = 64 << 10;
+
+type Pool = legacy::Client<HttpsConnector<Lines>, Outbound>;
+
+/// What sends requests to all upstreams, each of them once.
+#[derive(Clone)]
+pub(in crate::gateway) struct Client {
+    /// Keeps connections.
+    keeping: Pool,
+    /// Makes a connection for each request.
+    fresh: Pool,
+    doubts: Doubts,
+}
+
+/// A client for all upstreams.
+pub(in crate::gateway) fn client(trust: ClientConfig) -> Client {
+    let doubts = Doubts::default();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    let tls = HttpsConnectorBuilder::new()
+        .with_tls_config(trust)
+        .https_or_http()
+        // Only this: over HTTP/2 many keys would share one connection, and be held together when it is lost.
+        .enable_http1()
+        .wrap_connector(Lines::new(tcp, doubts.clone()));
+    let mut pool = legacy::Client::builder(TokioExecutor::new());
+    pool.pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .retry_canceled_requests(false)
+        .http1_max_headers(MAX_HEADERS)
+        .http1_max_buf_size(BUFFER);
+    let keeping = pool.build(tls.clone());
+    Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(tls), doubts }
+}
+
+/// From whom a request came, for the upstream to know.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::gateway) struct From {
+    pub(in crate::gateway) peer: SocketAddr,
+    pub(in crate::gateway) is_tls: bool,
+}
+
+/// The service behind the gateway. It is cloned for every request.
+#[derive(Clone)]
+pub(in crate::gateway) struct Upstream(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    origin: Origin,
+    patience: Duration,
+    passing: Passing,
+    seconds: Histogram,
+}
+
+impl Upstream {
+    pub(in crate::gateway) fn new(
+        client: Client,
+        origin: Origin,
+        patience: Duration,
+        passing: Passing,
+    ) -> Self {
+        let seconds = metrics::histogram!("semel_gateway_upstream_seconds");
+        Self(Arc::new(Shared { client, origin, patience, passing, seconds }))
+    }
+
+    /// A request of our own that asks for the same.
+    pub(in crate::gateway) fn request(
+        &self,
+        mut parts: request::Parts,
+        body: Outbound,
+    ) -> Result<Request<Outbound>, http::Error> {
+        let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let uri = Uri::builder()
+            .scheme(self.0.origin.scheme.clone())
+            .authority(self.0.origin.authority.clone())
+            .path_and_query(path)
+            .build()?;
+        let from = parts.extensions.get::<From>();
+        let (peer, is_tls): (Option<IpAddr>, bool) =
+            from.map_or((None, false), |from| (Some(from.peer.ip()), from.is_tls));
+        headers::for_upstream(&mut parts.headers, &parts.uri, peer, is_tls);
+        if let Some(lease) = parts.extensions.get::<Lease>() {
+            headers::tell(&mut parts.headers, lease);
+        }
+        let mut request = Request::new(body);
+        if let Some(moved) = parts.extensions.get::<Moved>() {
+            request.extensions_mut().insert(moved.clone());
+        }
+        *request.method_mut() = parts.method;
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_11;
+        *request.headers_mut() = parts.headers;
+        Ok(request)
+    }
+
+    /// Sends a request, once, and waits for the head of the answer.
+    pub(in crate::gateway) async fn send(
+        &self,
+        request: Request<Outbound>,
+    ) -> Result<Response<Returned>, Unanswered> {
+        let client = &self.0.client;
+        match client.doubts.has(&self.0.origin.authority) {
+            true => self.send_over(&client.fresh, request).await,
+            false => self.send_over(&client.keeping, request).await,
+        }
+    }
+
+    /// The same; and where a connection that was kept is not fit for it, over a new one. Nothing has been sent then.
+    async fn send_again(
+        &self,
+        parts: request::Parts,
+        body: Outbound,
+    ) -> Result<Response<Returned>, Unanswered> {
+        let spare = body.try_clone().map(|body| (parts.clone(), body));
+        let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
+        match (self.send(request).await, spare) {
+            (Err(Unanswered::Unsent), Some((parts, body))) => {
+                let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
+                self.send_over(&self.0.client.fresh, request).await
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    async fn send_over(
+        &self,
+        client: &Pool,
+        mut request: Request<Outbound>,
+    ) -> Result<Response<Returned>, Unanswered> {
+        let Shared { origin, patience, seconds, .. } = &*self.0;
+        let began = Instant::now();
+        let captured = capture_connection(&mut request);
+        let moved = request.extensions().get::<Moved>().cloned();
+        let mut asking = std::pin::pin!(client.request(request));
+        let mut exchange = None;
+        let mut answer = std::pin::pin!(poll_fn(|context| {
+            let polled = asking.as_mut().poll(context);
+            // The connection has been given the request just now, and its task has not run yet.
+            if exchange.is_none()
+                && let Some(connected) = &*captured.connection_metadata()
+            {
+                let mut extras = Extensions::new();
+                connected.get_extras(&mut extras);
+                exchange = extras.get().map(Exchanges::begin);
+            }
+            polled
+        }));
+        let mut until = began + *patience;
+        let answer = loop {
+            match timeout_at(until, &mut answer).await {
+                // The time counts from when the last was sent of what is asked.
+                Err(_) if moved.as_ref().is_some_and(|moved| moved.last() + *patience > until) => {
+                    until = moved.as_ref().map_or(until, |moved| moved.last() + *patience);
+                }
+                answer => break answer,
+            }
+        };
+        seconds.record(began.elapsed());
+        // Known from the moment it is given the request, and not before.
+        let connected = captured.connection_metadata().is_some();
+        match answer {
+            Ok(Ok(response)) if headers::is_misframed(response.headers()) => Err(Unanswered::Misframed),
+            Ok(Ok(response)) => {
+                // What follows a switch of protocols is no answer.
+                let exchange = exchange.filter(|_| !response.status().is_informational());
+                if let Some(exchange) = exchange.as_ref().filter(|_| headers::is_last(&response)) {
+                    exchange.is_last();
+                }
+                Ok(response.map(|body| Returned::passed(body, *patience, exchange)))
+            }
+            Ok(Err(error)) => Err(Unanswered::because(&error, connected, origin)),
+            Err(_) if connected => Err(Unanswered::TimedOut),
+            Err(_) => {
+                tracing::warn!(upstream = %origin, "there was no connection to the upstream in time");
+                Err(Unanswered::Unreachable)
+            }
+        }
+    }
+}
+
+impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
+    type Response = Response<Returned>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Returned>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let upstream = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            // An attempt has had its place since before its claim.
+            let place = match parts.extensions.get::<Lease>() {
+                Some(_) => None,
+                None => match upstream.0.passing.enter() {
+                    Some(place) => Some(place),
+                    None => return Ok(Problem::BUSY.for_now()),
+                },
+            };
+            let answer = upstream.send_again(parts, body.into()).await.and_then(final_only);
+            Ok(answer.map_or_else(Unanswered::response, |mut response| {
+                if let Some(verdict) = headers::for_client(response.headers_mut()) {
+                    response.extensions_mut().insert(verdict);
+                }
+                match place {
+                    Some(place) => response.map(|body| body.holding(place)),
+                    None => response,
+                }
+            }))
+        })
+    }
+}
+
+/// An upstream that switches protocols without having been asked to gives no answer.
+fn final_only(response: Response<Returned>) -> Result<Response<Returned>, Unanswered> {
+    if response.status().is_informational() { Err(Unanswered::Lost) } else { Ok(response) }
+}
+
+/// Why there is no answer, which decides what becomes of the key.
+#[derive(Debug)]
+pub(in crate::gateway) enum Unanswered {
+    /// Nothing was sent.
+    Unreachable,
+    /// It cannot be sent.
+    Unsendable,
+    /// The client broke off while its body was passed on.
+    BrokeOff,
+    /// The client was too slow with its body.
+    Slow,
+    /// A connection was not fit for it, and nothing was sent.
+    Unsent,
+    /// The connection ended after something was sent.
+    Lost,
+    /// The answer is framed in a way that cannot be passed on.
+    Misframed,
+    /// No answer came in time.
+    TimedOut,
+}
+
+impl Unanswered {
+    fn because(error: &legacy::Error, connected: bool, origin: &Origin) -> Self {
+        let cause = match Broken::caused(error) {
+            Some(Broken::Off(_)) => return Self::BrokeOff,
+            Some(Broken::Slow) => return Self::Slow,
+            None if Unsent::caused(error) => return Self::Unsent,
+            // A request that a closed connection has not taken is given back as it was.
+            None if !connected || is_canceled(error) => Self::Unreachable,
+            None => Self::Lost,
+        };
+        let why = error.source().map_or_else(|| error.to_string(), chain);
+        tracing::warn!(upstream = %origin, error = why, "the upstream did not answer");
+        cause
+    }
+
+    pub(in crate::gateway) fn response(self) -> Response<Returned> {
+        let (problem, verdict) = match self {
+            Self::Unreachable | Self::Unsent => (Problem::UNREACHABLE, Verdict::Release),
+            Self::Unsendable => (Problem::MALFORMED, Verdict::Release),
+            Self::BrokeOff => (Problem::BROKE_OFF, Verdict::Abandon("the request broke off".to_owned())),
+            Self::Slow => (Problem::SLOW, Verdict::Abandon("the request did not go on".to_owned())),
+            Self::Lost => {
+                (Problem::LOST, Verdict::Abandon("the upstream was lost before it answered".to_owned()))
+            }
+            Self::Misframed => {
+                let why = "the answer of the upstream was framed in a way that cannot be passed on";
+                (Problem::MISFRAMED, Verdict::Abandon(why.to_owned()))
+            }
+            Self::TimedOut => {
+                (Problem::TIMED_OUT, Verdict::Abandon("the upstream did not answer in time".to_owned()))
+            }
+        };
+        let mut response = problem.response(None);
+        response.extensions_mut().insert(verdict);
+        response
+    }
+}
+
+fn is_canceled(error: &legacy::Error) -> bool {
+    error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<hyper::Error>())
+        .is_some_and(hyper::Error::is_canceled)
+}
+
+/// An error with all its causes.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", chain(cause)),
+        None => error.to_string(),
+    }
+}
