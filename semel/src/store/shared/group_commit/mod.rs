@@ -82,6 +82,10 @@ pub(crate) enum Reply<A> {
     Answer(Result<A, StoreError>),
     /// The answer has about so many bytes, and no room in this batch. Nothing of the question was applied, and it is to be
     /// sent again.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "sqlite")),
+        allow(dead_code, reason = "Redis reads large records by a second question")
+    )]
     Later(usize),
 }
 
@@ -98,6 +102,10 @@ pub(crate) enum Failed {
     /// Nothing was applied, and it can be sent again.
     Again(StoreError),
     /// There was no answer in time. It may have been applied or not, and should not be sent again as large.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "redis")),
+        allow(dead_code, reason = "SQLite has no connection that could be slow")
+    )]
     Slow(StoreError),
     /// It may have been applied or not.
     Lost(StoreError),
