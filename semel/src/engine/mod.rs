@@ -1,4 +1,19 @@
-//! The engine: claim, run, settle.
+//! The engine: it claims a key, runs the work once, and settles the key.
+//!
+//! [`Once::run`] is the entry, and `drive` the line through the room.
+//! - [`policy`]: what happens after a crash, and the limits of an attempt.
+//! - `admission/`: the limits that a request passes before its key is claimed.
+//! - `claim`: a claim with its retries, and the voids of claims that were not answered.
+//! - `look`: the answer from the record when nothing may run.
+//! - `attempt`: the work under its lease.
+//! - `renew`: the renewals of all leases of the process.
+//! - `settle`: the end of an attempt: complete, release, abandon or hold, until the store answers.
+//! - `wait`: repeats that wait for the attempt that runs.
+//! - `reconcile`: the hook that is asked about lost attempts.
+//! - `voids`: the bounded book of claims whose answer was lost.
+//! - `patience`: retries with backoff.
+//! - `health`: how the writes to the store went of late.
+//! - `error`: the reasons why there is no value.
 
 pub(crate) mod policy;
 mod admission;

@@ -1,4 +1,15 @@
-//! Records in Postgres.
+//! The store on Postgres.
+//!
+//! - `options`: the URL and the limits of a store.
+//! - `committer`, `batch`, `statements`: from a batch of operations to SQL statements, over one connection.
+//! - `reading`, `answers`, `row`, `values`: from rows to records and answers.
+//! - `session`, `side`: the connections of committers, and one for everything else.
+//! - `operator`, `listing`: the verbs of the operator.
+//! - `prune`, `upkeep`, `pages`: removing expired records and finding unsettled ones without reading the whole table.
+//! - `migrate`: the schema; `migrations/` has its steps.
+//! - `transaction`: completion in the transaction of the user.
+//! - `errors`: the meaning of an error code.
+//! - `sql/`: the statements.
 
 mod options;
 mod batch;

@@ -1,4 +1,13 @@
-//! Records in Redis.
+//! The store on Redis: a single server, sentinel, or a cluster.
+//!
+//! - `options`, `address`: the URL and the limits of a store.
+//! - `nodes`: the server that holds a key, each with a committer and a clock of its own.
+//! - `committer`, `session`, `scripts`: batches as pipelines of scripts over one connection; `lua/` has the scripts.
+//! - `stored`, `name`: a record and its key as Redis holds them.
+//! - `scan`: listing and counting.
+//! - `hot`: Redis as the hot store of a tier.
+//! - `size`: how much a server keeps.
+//! - `errors`: the meaning of a reply that is an error.
 
 mod options;
 mod address;

@@ -1,4 +1,9 @@
-//! A durable store that decides, and a hot one before it that remembers.
+//! A durable store that decides, with a hot store in front of it that remembers outcomes.
+//!
+//! - `hot`: the trait of a hot store.
+//! - `front`: a hot store that may be slow or down.
+//! - `breaker`: the circuit breaker in front of it.
+//! - `cache`: memory as a hot store.
 
 mod hot;
 mod front;

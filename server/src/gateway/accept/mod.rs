@@ -1,4 +1,14 @@
 //! Connections of clients, from the first byte to the last.
+//!
+//! - `workers`: a thread for each processor; connections are dealt out to them.
+//! - `stream`: a connection with its time limits, below the parser.
+//! - `screen`: refuses what two servers could read in two ways.
+//! - `linger`: discards the rest of a request that was refused, so that the refusal arrives.
+//! - `idle`: closes HTTP/2 connections without requests.
+//! - `taken`: ends response streams that the client does not read.
+//! - `tls`: certificates.
+//! - `tunnel`: WebSockets.
+//! - `files`: the limit of open files.
 
 pub(in crate::gateway) mod workers;
 pub(in crate::gateway) mod stream;

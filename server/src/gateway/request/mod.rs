@@ -3,6 +3,9 @@
 //! - [`serve`]: the line of a request.
 //! - [`door`]: requests that are refused before a route is looked for.
 //! - [`table`]: the routes, each with its layer and upstream.
+//! - [`caller`]: the caller of a route, where that is not left to the layer.
+//! - [`jwt`]: bearer tokens.
+//! - [`passing`]: the bound of requests that are passed on without a key.
 //! - [`problem`]: the gateway's own problem details.
 
 pub(in crate::gateway) mod serve;

@@ -1,4 +1,9 @@
-//! The service behind the gateway, as a service of ours.
+//! The upstream: the service behind the gateway, as an inner service of the layer.
+//!
+//! - `line`: the socket of a connection to the upstream; it finds answers that no request asked for.
+//! - `body`: the bodies that pass through.
+//! - `patient`, `drip`: time limits and least rates of bodies.
+//! - `headers`: the fields that are added and taken off on the way.
 
 pub(in crate::gateway) mod line;
 pub(in crate::gateway) mod body;
