@@ -31,7 +31,9 @@ fn with(steps: &mut Steps, servers: &Servers, args: &[OsString]) -> Result<()> {
     let tests = steps.hear("tests", run.envs(servers.urls()), |line| failures.hear(line));
 
     let doc_tests = if args.is_empty() {
-        let mut run = cargo(["test", "--doc", "--package", "semel", "--all-features", "--no-fail-fast"]);
+        // The same packages as above, so that nothing is built with other features a second time.
+        let mut run =
+            cargo(["test", "--doc", "--workspace", "--exclude", "bench", "--all-features", "--no-fail-fast"]);
         steps.hear("doc tests", run.envs(servers.urls()), |line| failures.hear(line))
     } else {
         say("doc tests: left out, as there are arguments");

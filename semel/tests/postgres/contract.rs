@@ -13,7 +13,7 @@ async fn postgres_keeps_every_promise() {
     // step.
     let subject = Subject::new(place.store().await)
         .with_peer(place.store().await)
-        .with_lease(Duration::from_secs(4))
+        .with_lease(Duration::from_secs(3))
         .with_checks_at_once(64);
     conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
 }

@@ -11,7 +11,7 @@ use crate::place::{Folder, Place, cache};
 /// The second handle has the same hot store, as two processes before one Redis have.
 async fn keeps_every_promise(tier: impl Inspect, peer: impl Inspect) {
     let subject =
-        Subject::new(tier).with_peer(peer).with_lease(Duration::from_secs(4)).with_checks_at_once(64);
+        Subject::new(tier).with_peer(peer).with_lease(Duration::from_secs(3)).with_checks_at_once(64);
     conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
 }
 

@@ -80,7 +80,7 @@ async fn what_does_not_end_in_time_is_left_to_its_lease() {
 #[tokio::test]
 async fn a_repeat_that_waits_is_let_go_when_it_is_told_to_stop() {
     let (upstream, stop) = Upstream::stopping().await;
-    let setup = Setup::before(upstream.address).with("--drain", "1h").with("--wait", "1h");
+    let setup = Setup::before(upstream.address).with("--drain", "1h").with("--wait", "5m");
     let mut gateway = setup.start().await;
     let first = gateway.posting("k", "{}");
     stop.arrival().await;
