@@ -6,16 +6,22 @@
 //! Requests never wait for room, and are refused without it: nothing has happened yet. Responses of attempts that ran are
 //! never refused, and wait. Several that wait for each other would wait for ever, so one at a time may go over the share.
 
+mod overdraft;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore};
 
+use self::overdraft::{Loan, Overdraft};
 use crate::engine::LetGo;
+use crate::http::reply::rejection::Rejection;
+use crate::runtime::timer::within;
 use crate::words::key::Key;
 
 /// How much is charged at a time.
@@ -26,15 +32,17 @@ pub(in crate::http) const STEP: usize = 8 << 10;
 /// Clones share it. A layer with one ([`IdempotencyLayer::with_memory`](crate::http::IdempotencyLayer::with_memory)) charges what it
 /// reads, in steps of 8 KiB as the bytes arrive, and gives it back when the handler or the client has taken them:
 ///
-/// - A request for whose body there is no room is refused with 503 `memory_exhausted` and `Retry-After`. Nothing was claimed.
+/// - A request for which there is no room is refused with 503 `memory_exhausted` and `Retry-After`. Nothing was claimed. Its
+///   head is charged with its body. A body that arrived in several pieces is charged twice while they are joined, so one
+///   that is larger than half of the share passes only when there is no other.
 /// - The response of an attempt that ran is never refused: reading it waits for room. One that could not be read in time is
 ///   passed on, and recorded without its body.
 /// - A replay for which there is no room is refused as a request is. Replays of one key at the same time share their bytes.
 /// - While more than three quarters of the share of requests are in use, no repeat waits for a running attempt: it is
 ///   answered 409 at once.
 ///
-/// One response at a time may go over the share, so the most that is held is the budget and one response of the size
-/// that the policy records.
+/// One response at a time may go over the share, until there is room for it. So the most that is held is the budget and
+/// one response of the size that the policy records, and another for each thread, which is joined there.
 #[derive(Clone)]
 pub struct Memory(Arc<Shares>);
 
@@ -47,8 +55,7 @@ struct Shares {
     let_go: LetGo,
     reply_steps: usize,
     replies: Semaphore,
-    /// For the one response that may go over the share.
-    overdraft: Semaphore,
+    overdraft: Overdraft,
     /// Large bodies that are being replayed.
     replayed: Mutex<HashMap<Key, Weak<Held>>>,
 }
@@ -67,7 +74,7 @@ impl Memory {
             short: Notify::new(),
             reply_steps: steps,
             replies: Semaphore::new(steps),
-            overdraft: Semaphore::new(1),
+            overdraft: Overdraft::new(),
             replayed: Mutex::default(),
         }))
     }
@@ -88,25 +95,40 @@ impl Memory {
     }
 
     pub(in crate::http) fn request(&self) -> Charge {
-        Charge { shares: Arc::clone(&self.0), share: Share::Requests, steps: 0, overdrawn: false }
+        Charge { shares: Arc::clone(&self.0), share: Share::Requests, steps: 0, overdrawn: false, loan: None }
     }
 
     pub(in crate::http) fn reply(&self) -> Charge {
-        Charge { shares: Arc::clone(&self.0), share: Share::Replies, steps: 0, overdrawn: false }
+        Charge { shares: Arc::clone(&self.0), share: Share::Replies, steps: 0, overdrawn: false, loan: None }
     }
 
-    /// The recorded body as one that is charged, together with others of the same key that are the same. A replay is
-    /// not waited for: nothing if there is no room.
-    pub(in crate::http) async fn recorded(&self, key: &Key, body: Bytes, replayed: bool) -> Option<Bytes> {
+    /// The recorded body as one that is charged, together with others of the same key that are the same.
+    ///
+    /// A replay is not waited for. The first answer is, for this long.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub(in crate::http) async fn recorded(
+        &self,
+        key: &Key,
+        body: Bytes,
+        replayed: bool,
+        longest: Duration,
+    ) -> Result<Bytes, Rejection> {
         let mut charge = self.reply();
         if !replayed {
-            charge.wait_for(body.len()).await;
-            return Some(charge.hold(body));
+            let room = within(longest, pin!(charge.wait_for(body.len()))).await;
+            // It ran, so this is not the answer of a request that did nothing.
+            return room.map(|()| charge.hold(body)).ok_or(Rejection::OutcomePending);
         }
         if body.len() <= STEP {
-            return charge.try_for(body.len()).then(|| charge.hold(body));
+            return match charge.try_for(body.len()) {
+                true => Ok(charge.hold(body)),
+                false => Err(Rejection::MemoryExhausted),
+            };
         }
-        self.together(key, body, charge).map(|held| Bytes::from_owner(Together(held)))
+        let held = self.together(key, body, charge).ok_or(Rejection::MemoryExhausted)?;
+        Ok(Bytes::from_owner(Together(held)))
     }
 
     /// A large body that is being replayed: one that is there already, or this one if there is room.
@@ -118,9 +140,10 @@ impl Memory {
         if let Some(same) = other.as_ref().filter(|held| held.bytes == body) {
             return Some(Arc::clone(same));
         }
-        if !charge.try_for(body.len()) {
+        if !charge.try_for(body.len()) && !charge.try_over(body.len()) {
             return None;
         }
+        charge.known(body.len());
         let held = Arc::new(Held { bytes: body, charge, key: Some(key.clone()) });
         replayed.insert(key.clone(), Arc::downgrade(&held));
         Some(held)
@@ -187,8 +210,10 @@ pub(in crate::http) struct Charge {
     shares: Arc<Shares>,
     share: Share,
     steps: usize,
-    /// Whether this is the response that may go over the share.
+    /// Whether this is a response that was let over the share.
     overdrawn: bool,
+    /// What it is over the share, once it is known.
+    loan: Option<Arc<Loan>>,
 }
 
 impl Charge {
@@ -217,6 +242,33 @@ impl Charge {
         taken
     }
 
+    /// Charges so many bytes in all and the same again, while pieces are joined, or else all that there ever is.
+    pub(in crate::http) fn try_for_joining(&mut self, bytes: usize, joined: usize) -> bool {
+        let all = match self.share {
+            Share::Requests => self.shares.request_steps,
+            Share::Replies => self.shares.reply_steps,
+        };
+        self.try_for((bytes + joined).min(all * STEP).max(bytes))
+    }
+
+    /// Gives back what is charged beyond so many bytes.
+    pub(in crate::http) fn keep(&mut self, bytes: usize) {
+        let extra = self.steps.saturating_sub(bytes.div_ceil(STEP));
+        self.steps -= extra;
+        self.give_back(extra);
+    }
+
+    /// Whether there is never room for so many bytes of a response within the share.
+    fn is_over_all(&self, bytes: usize) -> bool {
+        bytes.div_ceil(STEP) > self.shares.reply_steps
+    }
+
+    /// Lets a response go over the share now that is larger than all of it.
+    fn try_over(&mut self, bytes: usize) -> bool {
+        self.overdrawn = self.is_over_all(bytes) && self.shares.overdraft.try_enter();
+        self.overdrawn
+    }
+
     /// Charges so many bytes of a response in all, as soon as there is room.
     pub(in crate::http) async fn wait_for(&mut self, bytes: usize) {
         if self.try_for(bytes) {
@@ -224,41 +276,54 @@ impl Charge {
         }
         let missing = self.missing(bytes);
         let Shares { replies, overdraft, .. } = &*self.shares;
-        // Nobody closes them, so whichever is ready has a permit.
         tokio::select! {
             biased;
-            permit = replies.acquire_many(missing) => {
+            // It is never closed. One that waits for more than there is would keep everything from the others.
+            permit = replies.acquire_many(missing), if !self.is_over_all(bytes) => {
                 permit.into_iter().for_each(|permit| permit.forget());
                 self.steps += missing as usize;
             }
-            permit = overdraft.acquire() => {
-                permit.into_iter().for_each(|permit| permit.forget());
-                self.overdrawn = true;
-            }
+            () = overdraft.enter() => self.overdrawn = true,
+        }
+    }
+
+    /// The response has this size: if it is over the share, it is moved into it as soon as there is room.
+    fn known(&mut self, bytes: usize) {
+        if self.overdrawn {
+            self.loan = Some(self.shares.overdraft.lend(self.missing(bytes)));
+            self.shares.overdraft.repay(&self.shares.replies);
         }
     }
 
     /// The bytes with their charge.
-    pub(in crate::http) fn hold(self, bytes: Bytes) -> Bytes {
-        if bytes.is_empty() {
+    pub(in crate::http) fn hold(mut self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() && self.steps == 0 {
             return bytes;
         }
+        self.known(bytes.len());
         Bytes::from_owner(Held { bytes, charge: self, key: None })
+    }
+
+    fn give_back(&self, steps: usize) {
+        match self.share {
+            _ if steps == 0 => {}
+            Share::Requests => {
+                self.shares.requests.fetch_sub(steps, Ordering::Relaxed);
+            }
+            Share::Replies => {
+                self.shares.replies.add_permits(steps);
+                self.shares.overdraft.repay(&self.shares.replies);
+            }
+        }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        match self.share {
-            _ if self.steps == 0 => {}
-            Share::Requests => {
-                self.shares.requests.fetch_sub(self.steps, Ordering::Relaxed);
-            }
-            Share::Replies => self.shares.replies.add_permits(self.steps),
-        }
         if self.overdrawn {
-            self.shares.overdraft.add_permits(1);
+            self.steps += self.shares.overdraft.leave(self.loan.as_deref());
         }
+        self.give_back(self.steps);
     }
 }
 
