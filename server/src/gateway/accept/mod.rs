@@ -5,7 +5,8 @@
 //! - `screen`: refuses what two servers could read in two ways.
 //! - `linger`: discards the rest of a request that was refused, so that the refusal arrives.
 //! - `idle`: closes HTTP/2 connections without requests.
-//! - `taken`: ends response streams that the client does not read.
+//! - `taken`: ends response streams over HTTP/2 that the client reads too slowly.
+//! - `taking`: the rate at which a client must take an answer.
 //! - `tls`: certificates.
 //! - `tunnel`: WebSockets.
 //! - `files`: the limit of open files.
