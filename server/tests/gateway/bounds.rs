@@ -201,7 +201,8 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
     })
     .await;
     let setup = Setup::before(upstream.address).with("--body-timeout", "3s");
-    let (gateway, before) = little(setup, "6MiB").await;
+    // With a step for each of the 400 requests.
+    let (gateway, before) = little(setup, "8MiB").await;
     for key in ["a", "b", "c"] {
         assert_eq!(gateway.post(key, "{}").await.status, 200);
     }
@@ -223,7 +224,7 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
         replies.push(reply);
     }
     println!("{} replays are not taken", replies.len());
-    stays_within(&gateway, before, 6 << 20);
+    stays_within(&gateway, before, 8 << 20);
     // Each stream ends, though the connection answers pings, and gives back what it held.
     for reply in replies {
         let ended = timeout(BOUND, http_body_util::BodyExt::collect(reply.into_body())).await;
