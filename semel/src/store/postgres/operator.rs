@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::{Row, SimpleQueryMessage};
+use tokio_postgres::{Error, Row, SimpleQueryMessage};
 
 use super::listing::Place;
 use super::options::PostgresOptions;
@@ -114,17 +114,24 @@ impl Operator {
             let session = self.side.checked().await?;
             upkeep::keep_up(&self.side, &session).await?;
             let parts = pages::parts(&self.side, &session).await?;
-            match pages::are_few(&parts) {
-                true => self.count_all(&session).await,
-                false => self.count_unsettled(&session).await,
+            if pages::are_few(&parts) {
+                match self.count_all(&session).await {
+                    // The other way reads no page that only has settled records.
+                    Err(error) if error.code().is_some_and(errors::is_about_a_row) => {
+                        tracing::warn!(%error, "records on damaged pages are not counted, but estimated");
+                        upkeep::read_by_index(&session).await.map_err(errors::of_question)?;
+                    }
+                    counted => return counted.map_err(errors::of_question),
+                }
             }
+            self.count_unsettled(&session).await
         };
         self.counted.or_count(self.side.in_long_time(count)).await
     }
 
-    async fn count_all(&self, session: &Session) -> Result<Stats, StoreError> {
+    async fn count_all(&self, session: &Session) -> Result<Stats, Error> {
         let statement = self.side.statement(include_str!("sql/stats.sql"));
-        let row = session.client.query_one(&statement, &[]).await.map_err(errors::of_question)?;
+        let row = session.client.query_one(&statement, &[]).await?;
         let [running, held, lost, done, released] = counts(&row);
         Ok(Stats { running, held, lost, done, released, estimated: false })
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Statement;
+use tokio_postgres::types::ToSql;
 
 use super::options::PostgresOptions;
 use super::pages::{self, Part};
@@ -89,6 +90,8 @@ impl Sweeper {
         let (mut seen, mut in_vain, mut noted) = (0, 0, Instant::now());
         let mut swept = Swept { removed: 0, next_page: start % pages.max(1) };
         let mut prepared: Option<(i64, Statement)> = None;
+        // How many pages at a time: fewer around a damaged one.
+        let (mut window, mut warned) = (PAGES, false);
         while swept.removed < limit && seen < pages && in_vain < patience {
             let page = swept.next_page;
             let Some(part) = parts.iter().find(|part| page < part.end) else { break };
@@ -96,19 +99,37 @@ impl Sweeper {
                 Some((_, statement)) => statement,
                 None => self.prepare(session, part).await?,
             };
-            let end = (page + PAGES.min(patience - in_vain)).min(part.end);
+            let end = (page + window.min(patience - in_vain)).min(part.end);
             let left = i64::from(prune.limit).saturating_sub_unsigned(swept.removed);
             let began = Instant::now();
             let [from, to] = [page, end].map(|page| format!("({},0)", page - part.first));
             let gone = async {
-                session
-                    .client
-                    .execute(&statement, &[&from, &to, &prune.realm, &left, &prune.before.map(Moment)])
-                    .await
-                    .map_err(errors::of_question)
+                let asked: [&(dyn ToSql + Sync); 5] =
+                    [&from, &to, &prune.realm, &left, &prune.before.map(Moment)];
+                Ok(session.client.execute(&statement, &asked).await)
             };
             let gone = self.side.in_long_time(gone).await?;
             prepared = Some((part.first, statement));
+            let gone = match gone {
+                Ok(gone) => {
+                    window = (window * 2).min(PAGES);
+                    gone
+                }
+                Err(error) if !error.code().is_some_and(errors::is_about_a_row) => {
+                    return Err(errors::of_question(error));
+                }
+                Err(_) if end - page > 1 => {
+                    window = (end - page) / 2;
+                    continue;
+                }
+                Err(error) => {
+                    if !warned {
+                        tracing::warn!(%error, table = part.table, page = page - part.first, "damaged pages are not pruned");
+                    }
+                    warned = true;
+                    0
+                }
+            };
             swept.removed += gone;
             if swept.removed < limit {
                 seen += end - page;

@@ -13,12 +13,26 @@ use crate::words::error::StoreError;
 /// time.
 const STEPS: usize = 16;
 
+/// How many rows one statement looks at: records that the watermark passes, and entries that are looked at again.
+const PASSED_ROWS: i64 = 10_000;
+const CHECKED_ROWS: i64 = 500;
+
+/// How often a statement that meets a damaged page is sent again, with fewer rows.
+const RETRIES: usize = 64;
+
 /// Moves the watermark up to a minute ago, and looks again at some of the records that are known as unsettled. A
 /// role that may only read, or a standby, goes by what is known.
+///
+/// A record that cannot be read is passed by, so that the upkeep of all others goes on: it is not listed as unsettled until
+/// a sweep can read its page again.
 pub(super) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreError> {
     match look(side, session).await {
         Err(error) if is_read_only(&error) => {
             tracing::debug!(%error, "the search for unsettled records is left to other processes");
+            Ok(())
+        }
+        Err(error) if is_about_a_row(&error) => {
+            tracing::warn!(%error, "the search for unsettled records met a damaged page, and goes by what is known");
             Ok(())
         }
         looked => looked.map_err(errors::of_question),
@@ -33,13 +47,68 @@ pub(super) async fn watermark(side: &Side, session: &Session) -> Result<Moment, 
 }
 
 async fn look(side: &Side, session: &Session) -> Result<(), Error> {
-    let look = session.client.prepare(&side.statement(include_str!("sql/look.sql"))).await?;
-    for _ in 0..STEPS {
-        if session.client.query_opt(&look, &[]).await?.is_none() {
-            break;
+    let look = Step {
+        statement: include_str!("sql/look.sql"),
+        pass_by: include_str!("sql/look_past.sql"),
+        rows: PASSED_ROWS,
+    };
+    let check = Step {
+        statement: include_str!("sql/check.sql"),
+        pass_by: include_str!("sql/check_past.sql"),
+        rows: CHECKED_ROWS,
+    };
+    look.repeat(side, session, STEPS).await?;
+    check.repeat(side, session, 1).await
+}
+
+/// A statement that looks at the next rows, and one that passes by the next of them without reading it.
+struct Step {
+    statement: &'static str,
+    pass_by: &'static str,
+    rows: i64,
+}
+
+impl Step {
+    /// Goes on until no row is answered, but takes at most so many whole steps. At a damaged page the steps become shorter,
+    /// down to the one row that is passed by, and longer again behind it.
+    async fn repeat(&self, side: &Side, session: &Session, steps: usize) -> Result<(), Error> {
+        let statement = session.client.prepare(&side.statement(self.statement)).await?;
+        let (mut rows, mut steps_left, mut retries) = (self.rows, steps, 0);
+        while steps_left > 0 && retries <= RETRIES {
+            match session.client.query_opt(&statement, &[&rows]).await {
+                Ok(None) if rows == self.rows => break,
+                Ok(_) if rows == self.rows => steps_left -= 1,
+                Ok(_) => {
+                    rows = (rows * 2).min(self.rows);
+                    retries += 1;
+                }
+                Err(error) if is_about_a_row(&error) => {
+                    if retries == 0 {
+                        tracing::warn!(%error, "records that cannot be read are left out of the search for unsettled ones");
+                    }
+                    retries += 1;
+                    match rows {
+                        _ if retries == 1 => read_by_index(session).await?,
+                        1 => drop(session.client.execute(&side.statement(self.pass_by), &[]).await?),
+                        _ => rows /= 2,
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
-    session.client.execute(&side.statement(include_str!("sql/check.sql")), &[]).await.map(drop)
+}
+
+/// From now on, this connection reads a table by its indexes, also a small one: a scan of all pages would meet a damaged one
+/// each time.
+pub(super) async fn read_by_index(session: &Session) -> Result<(), Error> {
+    let settings = "set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off";
+    session.client.batch_execute(settings).await
+}
+
+fn is_about_a_row(error: &Error) -> bool {
+    error.code().is_some_and(errors::is_about_a_row)
 }
 
 fn is_read_only(error: &Error) -> bool {

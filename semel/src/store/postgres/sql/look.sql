@@ -10,7 +10,7 @@
 -- A clock that was set back takes the watermark with it, and a candidate that another server has noted is replaced. What is
 -- created behind the watermark all the same, by hand or by such a clock, is entered by the next sweep; see prune.sql.
 --
--- No parameters. A row if the watermark moved: whether there is more to pass.
+-- $1 how many records to pass at most. A row if the watermark moved: whether there is more to pass.
 with
 found as materialized (
     select watermark, candidate_at, candidate_xid
@@ -31,10 +31,10 @@ passed as materialized (
     where created_at >= (select start from reach where is_ripe)
         and created_at < (select safe from reach)
     order by created_at
-    fetch first 10000 rows with ties
+    fetch first ($1::bigint) rows with ties
 ),
 progress as materialized (
-    select count(*) >= 10000 as is_more, max(created_at) + interval '1 microsecond' as behind
+    select count(*) >= $1 as is_more, max(created_at) + interval '1 microsecond' as behind
     from passed
 ),
 entered as (
