@@ -165,7 +165,8 @@ impl RedisStore {
         });
         let (now, record) = read.clone()?;
         answered.node.clock.hear(now);
-        Ok((now, record))
+        // All who share the record convert a copy of their own.
+        Ok((answered.shift.to_store(now), record.map(|record| answered.shift.record_to_store(record))))
     }
 
     /// Asks about each item, and returns the answers in their order.
@@ -181,8 +182,7 @@ impl RedisStore {
             [item] => vec![run(item).await],
             _ => join_all(items.iter().map(run)).await,
         };
-        // The earliest, as they may be from servers with clocks of their own: so no record is taken for expired before its
-        // time.
+        // The earliest: so no record is taken for expired before its time.
         let earliest = answers.iter().flatten().map(|(now, _)| *now).min();
         let now = match earliest {
             Some(now) => now,
@@ -229,7 +229,7 @@ impl RedisStore {
             "late" => Opened::Late,
             _ => return Err(said.other()),
         };
-        Ok((said.now, opened))
+        Ok((said.now(), opened))
     }
 
     async fn replace_one(&self, item: &Replace) -> Result<(Timestamp, Replaced), StoreError> {
@@ -270,7 +270,7 @@ impl RedisStore {
             "late" => Replaced::Late,
             _ => return Err(said.other()),
         };
-        Ok((said.now, replaced))
+        Ok((said.now(), replaced))
     }
 
     async fn write_one(&self, item: &Write) -> Result<(Timestamp, Written), StoreError> {
@@ -307,8 +307,7 @@ impl RedisStore {
             }
             _ => return Err(said.other()),
         };
-        // By the clock of the store: whether a void came after the `not_after` of its claim is told by this.
-        Ok((said.shift.to_store(said.now), written))
+        Ok((said.now(), written))
     }
 
     async fn read_one(
@@ -325,8 +324,8 @@ impl RedisStore {
         let said = self.run(Lane::Claim, &name, command).await?;
         match &*said.word {
             "large" => self.read_large(&name, &key, said.bytes()?).await,
-            "found" => Ok((said.now, Some(said.record(key)?))),
-            "missing" => Ok((said.now, None)),
+            "found" => Ok((said.now(), Some(said.record(key)?))),
+            "missing" => Ok((said.now(), None)),
             _ => Err(said.other()),
         }
     }
@@ -403,9 +402,9 @@ impl Backend for RedisStore {
     }
 }
 
-/// What a script says.
+/// What a script says. Its moments are told by the clock of the server that has the key; what is answered is told by the
+/// clock of the store: a claim's `not_after` is a moment of that one.
 struct Said {
-    /// By the clock of the server that has the key.
     now: Timestamp,
     shift: Shift,
     word: String,
@@ -421,10 +420,16 @@ impl Said {
         }
     }
 
+    /// When it was said, by the clock of the store.
+    fn now(&self) -> Timestamp {
+        self.shift.to_store(self.now)
+    }
+
     fn grant(&self) -> Result<(Fence, Timestamp), StoreError> {
         match &*self.rest {
             [Value::Int(fence), Value::Int(until)] => {
-                Ok((Fence::new(fence.unsigned_abs()), Timestamp::from_micros(until.unsigned_abs())))
+                let until = self.shift.to_store(Timestamp::from_micros(until.unsigned_abs()));
+                Ok((Fence::new(fence.unsigned_abs()), until))
             }
             _ => Err(other_answer()),
         }
@@ -440,7 +445,7 @@ impl Said {
 
     fn record(&self, key: Key) -> Result<Record, StoreError> {
         match &*self.rest {
-            [Value::BulkString(stored)] => stored::record(stored, key),
+            [Value::BulkString(stored)] => Ok(self.shift.record_to_store(stored::record(stored, key)?)),
             _ => Err(other_answer()),
         }
     }

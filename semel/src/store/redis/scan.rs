@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use redis::cmd;
 
 use super::name::{self, Name};
-use super::nodes::{Command, Node};
+use super::nodes::{Answered, Command, Node};
 use super::{RedisStore, Shared, stored};
 use crate::store::Prune;
 use crate::store::backend::Backend;
@@ -104,13 +104,16 @@ impl<'a> Walk<'a> {
                 read
             };
             let outline = match nodes.ask(Lane::Claim, name, Command::new(read)).await {
-                Ok(answered) => match answered.said.parse::<Vec<u8>>()? {
+                Ok(Answered { said, shift, .. }) => match said.parse::<Vec<u8>>()? {
                     // Nothing is either no record or an empty one, which is not the same.
                     nothing if nothing.is_empty() => {
                         let found = self.store.read_one(name.clone(), key.clone(), "").await;
                         found.map(|(_, record)| record).transpose()
                     }
-                    bytes => Some(stored::outline(&bytes, key.clone())),
+                    bytes => {
+                        let outline = stored::outline(&bytes, key.clone());
+                        Some(outline.map(|outline| shift.record_to_store(outline)))
+                    }
                 },
                 Err(error) => Some(Err(error)),
             };

@@ -7,6 +7,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::words::error::StoreError;
+#[cfg(feature = "redis")]
+use crate::words::record::{Record, State};
 use crate::words::time::Timestamp;
 
 /// For how long the time is told without asking. Every answer tells it anew, so this is for a server that is hardly
@@ -107,6 +109,26 @@ impl Shift {
     pub(crate) fn to_store(self, moment: Timestamp) -> Timestamp {
         Self(self.0.saturating_neg()).to_server(moment)
     }
+
+    /// A record whose moments the server has told, with those of the store's clock.
+    pub(crate) fn record_to_store(self, mut record: Record) -> Record {
+        let moments = [
+            &mut record.lease_until,
+            &mut record.heartbeat_at,
+            &mut record.created_at,
+            &mut record.updated_at,
+        ];
+        for moment in moments {
+            *moment = self.to_store(*moment);
+        }
+        if let State::Done { finished_at, .. } = &mut record.state {
+            *finished_at = self.to_store(*finished_at);
+        }
+        if let Some(note) = &mut record.note {
+            note.at = self.to_store(note.at);
+        }
+        record
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +166,61 @@ mod tests {
             assert_eq!(shift.to_store(moment(server + 3)), moment(store + 3));
         }
         assert_eq!(Shift::between(moment(9), moment(0)).to_server(moment(3)), moment(0));
+    }
+
+    /// A replay from a server whose clock is far ahead: it is not late, and its record lasts as long as it should.
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_record_is_judged_by_the_clock_of_the_store() {
+        use crate::protocol::ask::{Ask, Takeover};
+        use crate::protocol::decide;
+        use crate::words::intent::Intent;
+        use crate::words::key::Key;
+        use crate::words::lease::{Fence, Token};
+        use crate::words::outcome::Outcome;
+        use crate::words::record::{Note, Owner};
+        use crate::words::terms::{AfterCrash, Terms};
+
+        let minutes = |number: u64| Timestamp::from_micros(number * 60_000_000);
+        let shift = Shift::between(minutes(100), minutes(110));
+        let record = Record {
+            key: Key::new("tests", "key").unwrap(),
+            intent: Intent::of("charge", "", &1).unwrap(),
+            state: State::Done { outcome: Outcome::new(200).unwrap(), finished_at: minutes(103) },
+            version: 2,
+            token: Token::random(),
+            fence: Fence::new(1),
+            attempt: 1,
+            owner: Owner::new("one"),
+            lease_until: minutes(105),
+            heartbeat_at: minutes(102),
+            created_at: minutes(101),
+            updated_at: minutes(104),
+            retention: Duration::from_secs(3_600),
+            after_crash: AfterCrash::Hold,
+            note: Some(Note::new(minutes(106), "held")),
+        };
+        let ask = Ask {
+            key: record.key.clone(),
+            intent: record.intent.clone(),
+            token: Token::random(),
+            owner: Owner::new("two"),
+            terms: Terms::DEFAULT,
+            takeover: Takeover::Never,
+            not_after: minutes(101),
+        };
+        let converted = shift.record_to_store(record);
+        let State::Done { finished_at, .. } = converted.state else { panic!("{converted:?}") };
+        let note = converted.note.as_ref().map(|note| note.at);
+        assert_eq!(
+            (finished_at, note, converted.lease_until, converted.heartbeat_at),
+            (minutes(93), Some(minutes(96)), minutes(95), minutes(92))
+        );
+        assert_eq!((converted.created_at, converted.updated_at), (minutes(91), minutes(94)));
+        let now = shift.to_store(minutes(110));
+        let answer = decide::claim(&converted, &ask, now);
+        assert!(matches!(&answer, decide::Decision::Answer(claim) if claim.word() == "done"), "{answer:?}");
+        assert_eq!(converted.expires_at(), Some(minutes(93 + 60)));
     }
 
     #[tokio::test(start_paused = true)]
