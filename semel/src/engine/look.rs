@@ -70,7 +70,12 @@ impl Once {
         let found = found.inspect_err(|_| self.engine.meter.claim("unavailable", asked.elapsed()))?;
         if let Some(claim) = decide::look(found.as_ref(), &ask, now) {
             self.engine.meter.claim(claim.word(), asked.elapsed());
-            return Ok(Answered { claim, copies: Copies::none(&ask), right: Err(refused) });
+            // A held key has its record: it may be reconciled, and run.
+            let right = match &claim {
+                Claim::Held(_) if refused.is_for_new_keys() => self.engine.admission.admit_known(key),
+                _ => Err(refused),
+            };
+            return Ok(Answered { claim, copies: Copies::none(&ask), right });
         }
         let right = match found {
             Some(_) if refused.is_for_new_keys() => self.engine.admission.admit_known(key),

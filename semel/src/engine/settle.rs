@@ -2,7 +2,6 @@
 
 use tokio::time::Instant;
 
-use super::admission::Unsettled;
 use super::claim::Copies;
 use super::error::{Failure, FailureKind, RunError};
 use super::patience::{LONGEST_SETTLING_PAUSE, Patience, call};
@@ -15,6 +14,7 @@ use crate::words::intent::Intent;
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 use crate::words::record::State;
+use crate::words::terms::AfterCrash;
 
 /// What the result of the work writes to the record.
 enum Ending {
@@ -53,6 +53,12 @@ impl Ending {
         matches!(self, Self::Abandon(_) | Self::Hold(_)) && ack.stands()
     }
 
+    /// Whether an operator has to settle the key after an end that stands. Under other policies an abandoned key is lost: the
+    /// next attempt takes it over.
+    fn leaves_held(&self, ack: Ack, after_crash: AfterCrash) -> bool {
+        self.holds_key(ack) && (after_crash == AfterCrash::Hold || matches!(self, Self::Hold(_)))
+    }
+
     /// One word for what came of writing it, for metrics.
     fn word(&self, written: &Result<Ack, StoreError>) -> &'static str {
         match (written, self) {
@@ -87,19 +93,18 @@ impl Once {
             && fault::makes("answer_before_record")
         {
             let early = Ran { value: outcome.clone(), replayed: false };
-            self.settle_later(lease, copies, renewal.take(), ending, None);
+            self.settle_later(lease, copies, renewal.take(), ending);
             return Ok(early);
         }
         let asked = Instant::now();
         let mut patience = Patience::since(asked, self.engine.policy.patience(), lease.key());
-        let mut unsettled_yet = None;
-        let written = self.write(lease, &ending, &mut patience, &mut unsettled_yet).await;
+        let written = self.write(lease, &ending, &mut patience).await;
         self.engine.meter.settlement(ending.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
-                self.engine.health.end_failed();
-                self.settle_later(lease, copies, renewal.take(), ending, unsettled_yet);
+                self.engine.health.failed();
+                self.settle_later(lease, copies, renewal.take(), ending);
                 return Err(unsettled(result, RunError::OutcomePending(error)));
             }
             Err(error) => {
@@ -107,11 +112,11 @@ impl Once {
                     Box::pin(renewal.stop()).await;
                 }
                 let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
-                self.settle_later(lease, copies, None, reason, unsettled_yet);
+                self.settle_later(lease, copies, None, reason);
                 return Err(unsettled(result, RunError::Unrecorded(error)));
             }
         };
-        self.settled(lease, copies, ending.holds_key(ack));
+        self.settled(lease, copies, &ending, ack);
         match result {
             Ok(outcome) if ack.stands() => Ok(Ran { value: outcome, replayed: false }),
             Err(failure) if ack.stands() => Err(failure.into()),
@@ -129,31 +134,21 @@ impl Once {
 
     /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
     /// out all the same, it still counts unless somebody takes over.
-    /// It counts as unsettled for as long.
-    fn settle_later(
-        &self,
-        lease: &Lease,
-        copies: &Copies,
-        renewal: Option<Renewal>,
-        ending: Ending,
-        unsettled: Option<Unsettled>,
-    ) {
+    fn settle_later(&self, lease: &Lease, copies: &Copies, renewal: Option<Renewal>, ending: Ending) {
         let (once, lease, copies) = (self.clone(), lease.clone(), *copies);
-        let unsettled = unsettled.unwrap_or_else(|| self.engine.admission.unsettled());
-        let tried = self.engine.health.tried_again();
         self.engine.tasks.spawn(async move {
-            let _until_settled = (renewal, tried);
-            let mut unsettled = Some(unsettled);
+            let _until_settled = renewal;
             let mut patience = Patience::until_shutdown(
                 &once.engine.shutdown,
                 once.engine.policy.patience(),
                 LONGEST_SETTLING_PAUSE,
                 lease.key(),
             );
-            match once.write(&lease, &ending, &mut patience, &mut unsettled).await {
-                Ok(ack) => once.settled(&lease, &copies, ending.holds_key(ack)),
+            match once.write(&lease, &ending, &mut patience).await {
+                Ok(ack) => once.settled(&lease, &copies, &ending, ack),
                 Err(error) => {
-                    once.engine.admission.ended(lease.key(), false);
+                    let is_lost = once.engine.policy.after_crash() != AfterCrash::Hold;
+                    once.engine.admission.ended(lease.key(), is_lost);
                     tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
                 }
             }
@@ -165,7 +160,6 @@ impl Once {
         lease: &Lease,
         ending: &Ending,
         patience: &mut Patience<'_>,
-        unsettled: &mut Option<Unsettled>,
     ) -> Result<Ack, StoreError> {
         fault::reach(ending.point());
         loop {
@@ -180,30 +174,30 @@ impl Once {
                     fault::reach("settled");
                     return Ok(ack);
                 }
-                Err(error) => {
-                    unsettled.get_or_insert_with(|| self.engine.admission.unsettled());
-                    if !patience.lasts(&error).await {
-                        return Err(error);
-                    }
-                }
+                Err(error) if patience.lasts(&error).await => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
     /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
     /// taken back. Not those of a key that stays held: a void would release it.
-    fn settled(&self, lease: &Lease, copies: &Copies, stays_held: bool) {
-        self.engine.health.ended();
-        self.engine.admission.ended(lease.key(), !stays_held);
-        self.engine.waiters.wake(lease.key());
-        if !stays_held {
+    fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
+        self.ended(lease, !ending.leaves_held(ack, self.engine.policy.after_crash()));
+        if !ending.holds_key(ack) {
             self.void_later(lease.key(), copies);
         }
     }
 
+    fn ended(&self, lease: &Lease, is_settled: bool) {
+        self.engine.health.written();
+        self.engine.admission.ended(lease.key(), is_settled);
+        self.engine.waiters.wake(lease.key());
+    }
+
     /// Gives back a key whose work was not started.
     pub(super) fn release_later(&self, lease: &Lease, copies: &Copies) {
-        self.settle_later(lease, copies, None, Ending::Release, None);
+        self.settle_later(lease, copies, None, Ending::Release);
     }
 
     /// Settles work that has to record its outcome in its own transaction, and says that it went well. Then the outcome is
@@ -222,13 +216,13 @@ impl Once {
             Ok(Some(ran)) => {
                 let word = if ran.replayed { "superseded" } else { "recorded" };
                 self.engine.meter.settlement(word, asked.elapsed());
-                self.settled(lease, copies, false);
+                self.ended(lease, true);
+                self.void_later(lease.key(), copies);
                 Ok(ran)
             }
             Err(error) if error.is_transient() => {
                 self.engine.meter.settlement("pending", asked.elapsed());
-                let ending = Ending::Hold(missing().to_string());
-                self.settle_later(lease, copies, renewal.take(), ending, None);
+                self.settle_later(lease, copies, renewal.take(), Ending::Hold(missing().to_string()));
                 Err(RunError::OutcomePending(error))
             }
             Ok(None) | Err(_) => self.settle(lease, intent, copies, renewal, Err(missing())).await,

@@ -2,7 +2,7 @@
 //!
 //! | file | limit |
 //! | --- | --- |
-//! | `attempts` | how many attempts run at a time, and how many wait to be settled |
+//! | `attempts` | how many attempts run at a time |
 //! | `quota` | how many keys one caller may leave unsettled, and how many new ones it may use |
 //! | `ceiling` | how much the store keeps |
 //!
@@ -22,7 +22,7 @@ use super::error::RunError;
 use crate::words::key::Key;
 use crate::words::lease::Lease;
 
-pub(super) use self::attempts::{Permit, Unsettled};
+pub(super) use self::attempts::Permit;
 pub use self::ceiling::Ceiling;
 
 /// How soon to come back when it is not known when there is room again.
@@ -74,7 +74,7 @@ impl Admitted {
     /// The claim was granted: the caller is charged until the attempt is settled. What is left is held while the work runs.
     pub(super) fn granted(self, lease: &Lease) -> Permit {
         if let Some(place) = self.place {
-            place.keep(lease.attempt() == 1);
+            place.keep(lease.key(), lease.attempt() == 1);
         }
         self.permit
     }
@@ -131,15 +131,11 @@ impl Admission {
         Ok(Admitted { permit, place })
     }
 
-    /// An attempt is over, and the store has not taken what it came to.
-    pub(super) fn unsettled(&self) -> Unsettled {
-        self.attempts.unsettled()
-    }
-
-    /// An attempt has ended: its key is settled, or left for an operator, who may take a while.
+    /// An attempt has ended: its key is settled, or the next attempt may take it over, or it is left for an operator, who may
+    /// take a while.
     pub(super) fn ended(&self, key: &Key, is_settled: bool) {
         if let Some(quota) = &self.quota {
-            quota.ended(key.scope(), is_settled);
+            quota.ended(key, is_settled);
         }
     }
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Refused, SOON};
-use crate::words::key::Scope;
+use crate::words::key::{Key, Scope};
 
 const SHARDS: usize = 16;
-/// How many accounts a generation of a shard has. In all, 65,536 accounts of about 64 bytes are kept.
+/// How many accounts a generation of a shard has. In all, 65,536 accounts of about 100 bytes are kept, and four bytes for each key that was left held.
 const GENERATION: usize = 2_048;
 /// How long a key that was left held counts at least; twice as long at most. The process cannot know when an operator
 /// settles it.
@@ -55,8 +55,9 @@ struct Shard {
 struct Account {
     /// Claims and attempts under way, and those that settle in the background.
     under_way: u32,
-    /// Keys that were left held, lately and before that.
-    held: [u32; 2],
+    /// Keys that were left held, lately and before that, by their hashes: each counts once, however many attempts it had.
+    /// There are no more of them than the limit.
+    held: [Vec<u32>; 2],
     held_since: Instant,
     /// How many new keys it may use at once: it fills up to the limit within its time.
     new_left: f64,
@@ -82,15 +83,22 @@ impl Quota {
         Ok(Place { quota: Arc::clone(self), caller, is_new })
     }
 
-    /// An attempt of this caller has ended: its key is settled, or left held.
-    pub(super) fn ended(&self, caller: &Scope, is_settled: bool) {
-        self.with(self.hasher.hash_one(caller), |account, _| {
+    /// An attempt of this key has ended: it is settled, or left held.
+    pub(super) fn ended(&self, key: &Key, is_settled: bool) {
+        let hash = self.hash(key);
+        self.with(self.hasher.hash_one(key.scope()), |account, limits| {
             account.under_way = account.under_way.saturating_sub(1);
-            if !is_settled {
+            account.take_back(hash);
+            if !is_settled && limits.unsettled.is_some() {
                 account.forget_held(Instant::now());
-                account.held[0] += 1;
+                account.held[0].push(hash);
             }
         });
+    }
+
+    /// Two keys of one caller that have the same one count as one, which happens seldom enough.
+    fn hash(&self, key: &Key) -> u32 {
+        self.hasher.hash_one(key) as u32
     }
 
     fn with<T>(&self, caller: u64, act: impl FnOnce(&mut Account, &Limits) -> T) -> T {
@@ -117,13 +125,13 @@ impl Shard {
 impl Account {
     fn new(limits: &Limits) -> Self {
         let (now, new_left) = (Instant::now(), limits.new.map_or(0.0, |(limit, _)| f64::from(limit)));
-        Self { under_way: 0, held: [0; 2], held_since: now, new_left, filled_at: now }
+        Self { under_way: 0, held: [Vec::new(), Vec::new()], held_since: now, new_left, filled_at: now }
     }
 
     fn charge(&mut self, limits: &Limits, is_new: bool, now: Instant) -> Result<(), Refused> {
         self.forget_held(now);
-        let unsettled = self.under_way + self.held[0] + self.held[1];
-        if limits.unsettled.is_some_and(|limit| unsettled >= limit) {
+        let unsettled = self.under_way as usize + self.held[0].len() + self.held[1].len();
+        if limits.unsettled.is_some_and(|limit| unsettled >= limit as usize) {
             return Err(Refused::Unsettled(SOON));
         }
         if let Some((limit, within)) = limits.new {
@@ -131,8 +139,10 @@ impl Account {
             let filled = now.duration_since(self.filled_at).as_secs_f64() / each;
             (self.new_left, self.filled_at) = ((self.new_left + filled).min(limit.into()), now);
             if is_new && self.new_left < 1.0 {
-                let missing =
-                    if limit == 0 { within } else { Duration::from_secs_f64((1.0 - self.new_left) * each) };
+                let missing = match limit {
+                    0 => within,
+                    _ => Duration::try_from_secs_f64((1.0 - self.new_left) * each).unwrap_or(within),
+                };
                 return Err(Refused::New(missing));
             }
             self.new_left -= f64::from(u8::from(is_new));
@@ -144,8 +154,16 @@ impl Account {
     fn forget_held(&mut self, now: Instant) {
         let passed = now.duration_since(self.held_since);
         if passed >= HELD_COUNTS {
-            self.held = if passed < HELD_COUNTS * 2 { [0, self.held[0]] } else { [0; 2] };
+            let lately = std::mem::take(&mut self.held[0]);
+            self.held[1] = if passed < HELD_COUNTS * 2 { lately } else { Vec::new() };
             self.held_since = now;
+        }
+    }
+
+    /// A key that was left held runs again, or is settled.
+    fn take_back(&mut self, key: u32) {
+        for held in &mut self.held {
+            held.retain(|held| *held != key);
         }
     }
 }
@@ -153,10 +171,14 @@ impl Account {
 impl Place {
     /// The claim was granted: the caller stays charged until the attempt has ended. A key that was not new after all costs
     /// nothing of the new ones.
-    pub(super) fn keep(mut self, is_new: bool) {
+    pub(super) fn keep(mut self, key: &Key, is_new: bool) {
         // What follows is the drop, which takes back the rest.
         self.is_new &= !is_new;
-        self.quota.with(self.caller, |account, _| account.under_way += 1);
+        let hash = self.quota.hash(key);
+        self.quota.with(self.caller, |account, _| {
+            account.under_way += 1;
+            account.take_back(hash);
+        });
     }
 }
 
