@@ -1,11 +1,11 @@
 -- Writes a whole record in the place of one that still has the expected token and version, and raises fence and
 -- version.
 --
--- A row that somebody's open transaction has locked is left alone, and nobody waits for it. So is one whose
--- `not_after` is over.
+-- A record that an open transaction has locked is left alone, without a wait. So is one whose `not_after` is over.
 --
 -- A released record that runs again keeps its creation, so it is entered as unsettled if the watermark may have passed that
--- already; see look.sql.
+-- already; see look.sql. Mostly the entry is there. If another transaction is entering the same record at this moment, the
+-- insert waits until that one has ended; it is short, as it belongs to the upkeep. An entry that was over is so no more.
 --
 -- $1 ids, in order and without repeats, $2 expected tokens, $3 expected versions, $4 not_after or null, $5 tokens, $6 attempts,
 -- $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their versions, $12 owners, $13 leases, $14 retentions in
@@ -97,7 +97,25 @@ entered as (
     from replaced
     where state = 'running'
         and created_at < updated_at - interval '30 seconds'
+        and not exists (
+            select from semel.unsettled as entry where entry.created_at = replaced.created_at and entry.id = replaced.id
+        )
     on conflict do nothing
+),
+reopened as (
+    update semel.unsettled as entry
+    set is_over = false,
+        after_crash = again.after_crash
+    from (
+        select entry.created_at, entry.id, replaced.after_crash
+        from replaced
+        join semel.unsettled as entry on entry.created_at = replaced.created_at and entry.id = replaced.id
+        where replaced.state = 'running'
+            and entry.is_over
+        for update of entry skip locked
+    ) as again
+    where entry.created_at = again.created_at
+        and entry.id = again.id
 )
 select updated_at, id, fence, lease_until
 from replaced

@@ -89,7 +89,7 @@ select
     lease_until, coalesce(heartbeat_at, record.created_at), record.created_at,
     coalesce(finished_at, updated_at, record.created_at), retention, after_crash, finished_at, note_at, note, status,
     subtype, headers, body, realm, principal, key,
-    (select count(*) from looked) - (select count(*) from entered) >= 4000
+    (select count(*) from looked where $16::timestamptz is null or created_at >= $16) >= 4000
         or (select count(*) from entered) >= $15::bigint,
     reached.created_at, reached.id
 from (values (1)) as always
