@@ -1,6 +1,6 @@
 //! What the verbs cost when the store costs nothing: the protocol itself, in memory.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use semel::{Ack, Ask, Claim, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token};
@@ -85,7 +85,7 @@ fn rate(load: Load, threads: u32, operations: u32) -> Result<f64> {
 fn asks(store: &MemoryStore, thread: u32, operations: u32) -> Result<Vec<Ask>> {
     let scope = Scope::new("bench")?.with_principal(&format!("thread {thread}"))?;
     let intent = Intent::of("charge", "invoice-42", "200 bytes of it")?;
-    let not_after = store.memory_clock().now().after(Duration::from_secs(3_600));
+    let not_after = store.memory_clock().now().after(Terms::RELEASED_RETENTION);
     let ask = |n: u32| {
         Ok(Ask {
             key: scope.key(&format!("8e03978e-40d5-43dd-bc93-{n:012}"))?,

@@ -49,7 +49,7 @@ fn ask(store: &MemoryStore, number: usize) -> Result<Ask> {
         owner: Owner::new("counts"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        not_after: store.memory_clock().now().after(Duration::from_secs(3_600)),
+        not_after: store.memory_clock().now().after(Duration::from_secs(100)),
     })
 }
 

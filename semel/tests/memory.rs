@@ -60,7 +60,7 @@ fn ask(store: &MemoryStore, name: &str) -> Ask {
         owner: Owner::new("tests"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        not_after: store.memory_clock().now().after(Duration::from_secs(600)),
+        not_after: store.memory_clock().now().after(Duration::from_secs(100)),
     }
 }
 

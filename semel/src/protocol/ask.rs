@@ -30,7 +30,7 @@ pub struct Ask {
     /// its way cannot run anything; from [`Store::now`](crate::Store::now).
     ///
     /// At most [`Terms::RELEASED_RETENTION`] after the claim is sent: a released record is kept for no longer, and a copy of
-    /// its claim that arrived later would find the key free.
+    /// its claim that arrived later would find the key free. [`Store::claim`](crate::Store::claim) refuses a later moment.
     pub not_after: Timestamp,
 }
 

@@ -42,8 +42,8 @@ pub struct Record {
     pub created_at: Timestamp,
     /// When the record was last written.
     pub updated_at: Timestamp,
-    /// For how long the record is kept once it is settled; [`Record::expires_at`] says until when. A release, a void and a
-    /// reset cut it to [`Terms::RELEASED_RETENTION`](crate::Terms::RELEASED_RETENTION).
+    /// For how long the record is kept once it is settled; [`Record::expires_at`] says until when. A release and a
+    /// void cut it to [`Terms::RELEASED_RETENTION`](crate::Terms::RELEASED_RETENTION).
     pub retention: Duration,
     /// What happens if the attempt is lost.
     pub after_crash: AfterCrash,

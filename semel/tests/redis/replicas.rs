@@ -54,7 +54,7 @@ async fn a_claim_that_the_replica_has_not_got_is_unknown_to_everybody_who_waits_
     is_unknown(store.claim(&asked).await);
     let other = pair.careful().await;
     is_unknown(other.claim(&asked).await);
-    is_unknown(other.claim(&ask_at(asked.not_after, "key")).await);
+    is_unknown(other.claim(&Ask { not_after: asked.not_after, ..ask_at(asked.not_after, "key") }).await);
     is_unknown(other.find(&asked.key).await);
     // Who does not ask for replicas does not wait for them.
     let careless = pair.place.store().await;
@@ -118,7 +118,10 @@ async fn a_repeat_is_itself_something_that_the_replica_has_to_get() {
         match repeat {
             "claim" => assert_eq!(granted_at_last(&store, &asked).await.fence(), lease.fence()),
             "replay" => {
-                let claim = settled(async || store.claim(&ask_at(asked.not_after, "done")).await).await;
+                let claim = settled(async || {
+                    store.claim(&Ask { not_after: asked.not_after, ..ask_at(asked.not_after, "done") }).await
+                })
+                .await;
                 assert!(is_replayed(&claim, "done"), "{claim:?}");
             }
             "late write" => {

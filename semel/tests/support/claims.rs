@@ -18,7 +18,7 @@ pub(crate) fn ask_at(now: Timestamp, name: &str) -> Ask {
         owner: Owner::new("tests"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        not_after: now.after(Duration::from_secs(600)),
+        not_after: now.after(Duration::from_secs(100)),
     }
 }
 

@@ -107,7 +107,7 @@ impl<'a> New<'a> {
             owner: Owner::new(self.owner),
             terms: self.terms,
             takeover: Takeover::Never,
-            not_after: self.place.store.now().await.unwrap().after(Duration::from_secs(600)),
+            not_after: self.place.store.now().await.unwrap().after(Duration::from_secs(100)),
         }
     }
 

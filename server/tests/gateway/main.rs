@@ -25,7 +25,6 @@ mod room;
 mod crashes;
 mod streams;
 mod bounds;
-mod sharing;
 mod ends;
 mod speech;
 mod signals;

@@ -11,7 +11,6 @@ use crate::protocol::draft::{Action, Draft, DraftState, Write};
 use crate::words::lease::{Fence, Token};
 use crate::words::outcome::Outcome;
 use crate::words::record::{Owner, Phase, Record, State};
-use crate::words::terms::Terms;
 use crate::words::time::Timestamp;
 
 /// What a claim does about the record it found.
@@ -139,8 +138,9 @@ pub fn settle(
     }
     let (word, state, retention) = match settle {
         Settle::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), found.retention),
-        // Copies of the lost attempt's claim may still arrive, and must find the record.
-        Settle::Reset => ("reset", DraftState::Released, found.retention.min(Terms::RELEASED_RETENTION)),
+        // Copies of the lost attempt's claim may still arrive, and must find the record. So must the next attempt: the lost one
+        // may still run, and only fences that go on from its own are sure to be higher.
+        Settle::Reset => ("reset", DraftState::Released, found.retention),
         Settle::Forget => ("forgotten", DraftState::Released, Duration::ZERO),
     };
     Ok(Draft {

@@ -314,7 +314,7 @@ fn an_operator_settles_a_held_key_under_a_new_token() {
     let [resolved, reset, forgotten] =
         every_change().map(|what| settled(Some(&found), &what).expect("a held key can be settled"));
     assert_eq!((&resolved.state, resolved.retention), (&DraftState::Done(outcome(3)), found.retention));
-    assert_eq!((&reset.state, reset.retention), (&DraftState::Released, Terms::RELEASED_RETENTION));
+    assert_eq!((&reset.state, reset.retention), (&DraftState::Released, found.retention));
     assert_eq!((&forgotten.state, forgotten.retention), (&DraftState::Released, Duration::ZERO));
     assert_eq!(resolved.note.as_deref(), Some("resolved: because"));
     assert_eq!(reset.note.as_deref(), Some("reset: because"));
@@ -364,14 +364,4 @@ fn a_look_answers_what_would_not_run_and_nothing_else() {
     assert!(matches!(look(Some(&record(State::Running)), &ask(), NOW), Some(Claim::Running { .. })));
     assert!(matches!(look(Some(&over(State::Running)), &takeover(), NOW), Some(Claim::Held(_))));
     assert!(matches!(look(Some(&record(done())), &other_intent(), NOW), Some(Claim::Mismatch(_))));
-}
-
-#[test]
-fn a_reset_record_is_kept_for_late_copies_only() {
-    let kept = |retention| {
-        let held = Record { retention, ..over(State::Running) };
-        settle(Some(&held), FENCE, &Settle::Reset, "nothing happened", MINE, NOW).unwrap().retention
-    };
-    assert_eq!(kept(Duration::from_secs(86_400)), Terms::RELEASED_RETENTION);
-    assert_eq!(kept(Duration::from_secs(1)), Duration::from_secs(1));
 }

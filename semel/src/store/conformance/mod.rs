@@ -124,7 +124,7 @@ impl Subject {
         Terms::new(self.lease, retention).expect("the lease of a subject is within the limits")
     }
 
-    /// A claim of this key by a new attempt, valid for ten minutes.
+    /// A claim of this key by a new attempt, valid for 100 seconds.
     async fn ask(&self, key: &Key) -> Ask {
         let now = self.store.now().await.expect("the store tells its time");
         Ask {
@@ -134,7 +134,7 @@ impl Subject {
             owner: Owner::new("conformance"),
             terms: self.terms(),
             takeover: Takeover::Never,
-            not_after: now.after(Duration::from_secs(600)),
+            not_after: now.after(Duration::from_secs(100)),
         }
     }
 

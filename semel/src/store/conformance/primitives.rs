@@ -28,7 +28,7 @@ async fn ask(on: &dyn Backend) -> Ask {
         owner: Owner::new("conformance"),
         terms: Terms::DEFAULT,
         takeover: Takeover::Never,
-        not_after: now(on).await.after(Duration::from_secs(600)),
+        not_after: now(on).await.after(Duration::from_secs(100)),
     }
 }
 
@@ -68,7 +68,7 @@ async fn replacing(on: &dyn Backend, record: &Record) -> Replace {
             fresh: false,
             note: None,
         },
-        not_after: Some(now(on).await.after(Duration::from_secs(600))),
+        not_after: Some(now(on).await.after(Duration::from_secs(100))),
     }
 }
 

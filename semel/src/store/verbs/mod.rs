@@ -16,6 +16,7 @@ use crate::words::key::Key;
 use crate::words::lease::{Fence, Lease, Token};
 use crate::words::outcome::Outcome;
 use crate::words::record::Record;
+use crate::words::terms::Terms;
 use crate::words::time::Timestamp;
 
 /// How often a claim or an operator's change looks again when the record changes under its hands. Each time,
@@ -146,6 +147,7 @@ impl<B: Backend> Store for B {
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
+        refuse_if_too_far_ahead(ask, self.known_clock())?;
         let mut claiming = Claiming::new(ask, TRIES);
         let mut step = Step::Open;
         loop {
@@ -260,6 +262,18 @@ fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
     match (items.pop(), items.is_empty()) {
         (Some(item), true) => Ok((now, item?)),
         _ => Err(StoreError::unknown("one item was sent, and there was not one answer")),
+    }
+}
+
+/// A claim that may arrive for longer than a released record is kept could be granted twice under one token.
+fn refuse_if_too_far_ahead(ask: &Ask, known_now: Option<Timestamp>) -> Result<(), StoreError> {
+    let limit = Terms::RELEASED_RETENTION;
+    match known_now {
+        Some(now) if ask.not_after > now.after(limit) => Err(StoreError::refused(format!(
+            "the claim's `not_after` is {:?} ahead of the store's clock, and {limit:?} is the most: take it from `Store::now`",
+            ask.not_after.since(now)
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -291,3 +291,17 @@ fn one_item_has_one_answer() {
         assert!(one(answers(wrong)).is_err_and(|error| error.is_unknown()));
     }
 }
+
+#[tokio::test]
+async fn a_claim_that_may_arrive_after_a_released_record_is_gone_is_refused() {
+    let ahead = |duration| Ask { not_after: NOW.after(duration), ..ask() };
+    let script = Script::default();
+    let refused = script.claim(&ahead(Terms::RELEASED_RETENTION + Duration::from_millis(1))).await;
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "store refused: the claim's `not_after` is 120.001s ahead of the store's clock, and 120s is the most: take it from \
+         `Store::now`"
+    );
+    script.opens.lock().unwrap().push(Opened::Late);
+    assert!(matches!(script.claim(&ahead(Terms::RELEASED_RETENTION)).await, Ok(Claim::Late)));
+}
