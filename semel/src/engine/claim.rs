@@ -60,9 +60,9 @@ impl Once {
             Err(_) => "unavailable",
         };
         match &answer {
-            Ok((Claim::Granted(_), _)) => self.engine.health.written(),
+            Ok((Claim::Granted(_), _)) => self.engine.health.claimed(),
             Ok(_) => {}
-            Err(_) => self.engine.health.failed(),
+            Err(_) => self.engine.health.claim_failed(),
         }
         self.engine.meter.claim(word, asked.elapsed());
         answer

@@ -227,7 +227,8 @@ impl Once {
     /// An attempt goes on when its caller goes away, so a limit on callers does not bound attempts. With none left, the store
     /// is only asked what is recorded: repeats of what is done, running or held are answered as usual, and what would run is
     /// refused as [`RunError::TooManyAttempts`], with nothing claimed. A takeover and a reconcile hook count as well. A repeat
-    /// that waits does not, nor does an attempt whose work is over. Clones made afterwards count together with this one.
+    /// that waits does not, nor does an attempt whose work is over. But when as many attempts are over and the store has not
+    /// taken what they came to, no other begins, as each of them keeps its outcome in memory. Clones made afterwards count together with this one.
     #[must_use]
     pub fn with_max_attempts(self, limit: usize) -> Self {
         self.with(|engine| engine.admission.set_max_attempts(limit))

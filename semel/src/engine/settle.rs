@@ -2,6 +2,7 @@
 
 use tokio::time::Instant;
 
+use super::admission::Unsettled;
 use super::claim::Copies;
 use super::error::{Failure, FailureKind, RunError};
 use super::patience::{LONGEST_SETTLING_PAUSE, Patience, call};
@@ -93,18 +94,19 @@ impl Once {
             && fault::makes("answer_before_record")
         {
             let early = Ran { value: outcome.clone(), replayed: false };
-            self.settle_later(lease, copies, renewal.take(), ending);
+            self.settle_later(lease, copies, renewal.take(), ending, None);
             return Ok(early);
         }
         let asked = Instant::now();
         let mut patience = Patience::since(asked, self.engine.policy.patience(), lease.key());
-        let written = self.write(lease, &ending, &mut patience).await;
+        let mut unsettled_yet = None;
+        let written = self.write(lease, &ending, &mut patience, &mut unsettled_yet).await;
         self.engine.meter.settlement(ending.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
-                self.engine.health.failed();
-                self.settle_later(lease, copies, renewal.take(), ending);
+                self.engine.health.end_failed();
+                self.settle_later(lease, copies, renewal.take(), ending, unsettled_yet);
                 return Err(unsettled(result, RunError::OutcomePending(error)));
             }
             Err(error) => {
@@ -112,7 +114,7 @@ impl Once {
                     Box::pin(renewal.stop()).await;
                 }
                 let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
-                self.settle_later(lease, copies, None, reason);
+                self.settle_later(lease, copies, None, reason, unsettled_yet);
                 return Err(unsettled(result, RunError::Unrecorded(error)));
             }
         };
@@ -134,18 +136,34 @@ impl Once {
 
     /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
     /// out all the same, it still counts unless somebody takes over.
-    fn settle_later(&self, lease: &Lease, copies: &Copies, renewal: Option<Renewal>, ending: Ending) {
+    /// It counts as unsettled for as long.
+    fn settle_later(
+        &self,
+        lease: &Lease,
+        copies: &Copies,
+        renewal: Option<Renewal>,
+        ending: Ending,
+        unsettled: Option<Unsettled>,
+    ) {
         let (once, lease, copies) = (self.clone(), lease.clone(), *copies);
+        let unsettled = unsettled.unwrap_or_else(|| self.engine.admission.unsettled());
+        let tried = self.engine.health.tried_again();
         self.engine.tasks.spawn(async move {
-            let _until_settled = renewal;
+            let _until_settled = (renewal, tried);
+            let mut unsettled = Some(unsettled);
             let mut patience = Patience::until_shutdown(
                 &once.engine.shutdown,
                 once.engine.policy.patience(),
                 LONGEST_SETTLING_PAUSE,
                 lease.key(),
             );
+<<<<<<< 66a09cf
+            match once.write(&lease, &ending, &mut patience, &mut unsettled).await {
+                Ok(ack) => once.settled(&lease, &copies, ending.holds_key(ack)),
+=======
             match once.write(&lease, &ending, &mut patience).await {
                 Ok(ack) => once.settled(&lease, &copies, &ending, ack),
+>>>>>>> fix17-with-test
                 Err(error) => {
                     let is_lost = once.engine.policy.after_crash() != AfterCrash::Hold;
                     once.engine.admission.ended(lease.key(), is_lost);
@@ -160,6 +178,7 @@ impl Once {
         lease: &Lease,
         ending: &Ending,
         patience: &mut Patience<'_>,
+        unsettled: &mut Option<Unsettled>,
     ) -> Result<Ack, StoreError> {
         fault::reach(ending.point());
         loop {
@@ -174,17 +193,29 @@ impl Once {
                     fault::reach("settled");
                     return Ok(ack);
                 }
-                Err(error) if patience.lasts(&error).await => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    unsettled.get_or_insert_with(|| self.engine.admission.unsettled());
+                    if !patience.lasts(&error).await {
+                        return Err(error);
+                    }
+                }
             }
         }
     }
 
     /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
     /// taken back. Not those of a key that stays held: a void would release it.
+<<<<<<< 66a09cf
+    fn settled(&self, lease: &Lease, copies: &Copies, stays_held: bool) {
+        self.engine.health.ended();
+        self.engine.admission.ended(lease.key(), !stays_held);
+        self.engine.waiters.wake(lease.key());
+        if !stays_held {
+=======
     fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
         self.ended(lease, !ending.leaves_held(ack, self.engine.policy.after_crash()));
         if !ending.holds_key(ack) {
+>>>>>>> fix17-with-test
             self.void_later(lease.key(), copies);
         }
     }
@@ -197,7 +228,7 @@ impl Once {
 
     /// Gives back a key whose work was not started.
     pub(super) fn release_later(&self, lease: &Lease, copies: &Copies) {
-        self.settle_later(lease, copies, None, Ending::Release);
+        self.settle_later(lease, copies, None, Ending::Release, None);
     }
 
     /// Settles work that has to record its outcome in its own transaction, and says that it went well. Then the outcome is
@@ -222,7 +253,8 @@ impl Once {
             }
             Err(error) if error.is_transient() => {
                 self.engine.meter.settlement("pending", asked.elapsed());
-                self.settle_later(lease, copies, renewal.take(), Ending::Hold(missing().to_string()));
+                let ending = Ending::Hold(missing().to_string());
+                self.settle_later(lease, copies, renewal.take(), ending, None);
                 Err(RunError::OutcomePending(error))
             }
             Ok(None) | Err(_) => self.settle(lease, intent, copies, renewal, Err(missing())).await,

@@ -17,7 +17,7 @@ use super::layer::IdempotencyLayer;
 use crate::fault;
 use crate::http::reply::rejection::Rejection;
 use crate::http::reply::{Answer, answer, render};
-use crate::http::request::body::ReadAhead;
+use crate::http::request::body::{GATHER_KNOWN, ReadAhead};
 use crate::http::request::memory::Memory;
 use crate::http::request::read::{Asked, Named, key_of, known, read, unkeyed};
 use crate::http::response::run::run;
@@ -122,10 +122,11 @@ where
             let mut response = render(&outcome, replayed);
             if let Some(memory) = &layer.options.memory {
                 let body = std::mem::take(response.body_mut());
-                let Some(body) = memory.recorded(&key, body, replayed).await else {
-                    return Ok(refuse(&layer, &span, Rejection::MemoryExhausted));
-                };
-                *response.body_mut() = body;
+                let longest = layer.options.whole_within.unwrap_or(GATHER_KNOWN);
+                match memory.recorded(&key, body, replayed, longest).await {
+                    Ok(body) => *response.body_mut() = body,
+                    Err(rejection) => return Ok(refuse(&layer, &span, rejection)),
+                }
             }
             note(&span, if replayed { "replayed" } else { "first" });
             Ok(response.map(ReadAhead::whole))

@@ -84,6 +84,21 @@ async fn callers_that_go_away_leave_no_more_attempts_than_may_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_succeeds_says_nothing_about_ends_that_fail() {
+    let (gate, once) = engine();
+    gate.disturb("complete", Fault::Unavailable);
+    let counter = Counter::default();
+    for number in 0..3 {
+        once.run(&numbered(number), &intent(), counter.quick()).await.unwrap_err();
+    }
+    let health = once.store_health();
+    assert_eq!((health.failed_writes, health.failed_ends), (3, 3), "each of them was claimed");
+    gate.heal();
+    once.drain().await;
+    assert_eq!(once.store_health().failed_writes, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_no_attempt_left_what_is_recorded_is_still_answered() {
     let (_, once) = engine();
     let held = |_lease| async { Err::<u32, _>(Failure::unknown("what it did is not known")) };
@@ -155,16 +170,27 @@ async fn takeovers_and_hooks_need_an_attempt_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_settles_in_the_background_leaves_room() {
+async fn attempts_that_settle_in_the_background_leave_room_up_to_a_limit() {
     let (gate, once) = engine();
-    let once = once.with_max_attempts(1);
+    let once = once.with_max_attempts(3);
     gate.disturb("complete", Fault::Unavailable);
     let counter = Counter::default();
+    let run = async |number| once.run(&numbered(number), &intent(), counter.quick()).await;
     for number in 0..3 {
-        let pending = once.run(&numbered(number), &intent(), counter.quick()).await;
+        let pending = run(number).await;
         assert!(matches!(pending, Err(RunError::OutcomePending(_))), "{pending:?}");
     }
+    assert_eq!(once.store_health().failed_ends, 3);
+    // Until as many of them settle in the background as may run: each keeps its outcome in memory.
+    assert!(matches!(run(3).await, Err(RunError::TooManyAttempts)));
     gate.heal();
+    while once.store_health().failed_ends > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    while matches!(run(3).await, Err(RunError::TooManyAttempts)) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(once.store_health().failed_writes, 0);
     once.drain().await;
 }
 

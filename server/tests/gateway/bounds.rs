@@ -132,17 +132,17 @@ async fn clients_that_declare_much_and_drip_keep_nobody_from_being_served() {
 async fn without_room_nothing_is_claimed_and_repeats_do_not_wait() {
     let (upstream, stop) = Upstream::stopping().await;
     let setup = Setup::before(upstream.address).with("--max-memory", "4MiB").with("--wait", "5m");
-    let gateway = setup.start().await;
+    let gateway = setup.with("--upstream-timeout", "5m").start().await;
     let first = gateway.posting("k", "{}");
     stop.arrival().await;
     let repeat = gateway.posting("k", "{}");
-    // More than three quarters of 2 MiB.
+    // Bodies that wait for the upstream fill the 2 MiB for requests, but for 8 steps of 8 KiB. Each of them finds room for itself
+    // twice, which is what it takes while it is joined.
     let mut full = Vec::new();
-    for key in ["a", "b"] {
-        let mut wire = gateway.wire().await;
-        wire.send(declared(key, MIB)).await;
-        wire.send(vec![b'x'; MIB - 10_000]).await;
-        full.push(wire);
+    for steps in [127, 63, 32, 16, 8] {
+        let body = "x".repeat(steps * (8 << 10) - 4_096);
+        full.push(gateway.posting(&format!("{steps} steps"), &body));
+        stop.arrival().await;
     }
     repeat.await.unwrap().unwrap().problem(409, "idempotency_key_pending");
     let refused = gateway.post("new", &"x".repeat(100_000)).await;
@@ -151,8 +151,12 @@ async fn without_room_nothing_is_claimed_and_repeats_do_not_wait() {
     stop.go();
     assert_eq!(first.await.unwrap().unwrap().told(), (200, "run 1".to_owned(), false));
     // The same key, with another body: it was never claimed.
-    drop(full);
-    stop.go();
+    for _ in 0..=full.len() {
+        stop.go();
+    }
+    for reply in full {
+        assert_eq!(reply.await.unwrap().unwrap().status, 200);
+    }
     let began = Instant::now();
     loop {
         let reply = gateway.post("new", &"y".repeat(100_000)).await;
@@ -163,7 +167,7 @@ async fn without_room_nothing_is_claimed_and_repeats_do_not_wait() {
         assert!(began.elapsed() < BOUND, "there is no room again");
         sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(upstream.count(), 2);
+    assert_eq!(upstream.count(), 7);
 }
 
 #[tokio::test]
@@ -197,7 +201,8 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
     })
     .await;
     let setup = Setup::before(upstream.address).with("--body-timeout", "3s");
-    let (gateway, before) = little(setup, "6MiB").await;
+    // With a step for each of the 400 requests.
+    let (gateway, before) = little(setup, "8MiB").await;
     for key in ["a", "b", "c"] {
         assert_eq!(gateway.post(key, "{}").await.status, 200);
     }
@@ -219,7 +224,7 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
         replies.push(reply);
     }
     println!("{} replays are not taken", replies.len());
-    stays_within(&gateway, before, 6 << 20);
+    stays_within(&gateway, before, 8 << 20);
     // Each stream ends, though the connection answers pings, and gives back what it held.
     for reply in replies {
         let ended = timeout(BOUND, http_body_util::BodyExt::collect(reply.into_body())).await;

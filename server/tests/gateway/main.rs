@@ -25,6 +25,7 @@ mod room;
 mod crashes;
 mod streams;
 mod bounds;
+mod sharing;
 mod ends;
 mod speech;
 mod signals;

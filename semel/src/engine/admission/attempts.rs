@@ -1,28 +1,47 @@
-//! How many attempts run at a time.
+//! How many attempts run at a time, and how many wait for the store to take what they came to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the attempts that run, up to a limit.
+/// Counts the attempts that run, up to a limit; and those that are over but could not be settled yet. Each of these keeps
+/// its outcome in memory, so with as many of them as may run, no other begins.
 ///
 /// It is no semaphore: nothing waits for a permit, so taking and returning one is one atomic step each.
 pub(super) struct Attempts {
     limit: usize,
     running: AtomicUsize,
+    unsettled: AtomicUsize,
 }
+
+/// An attempt that is over and could not be settled yet, until it is dropped.
+pub(in crate::engine) struct Unsettled(Arc<Attempts>);
 
 /// The right to run an attempt, until it is dropped.
 pub(in crate::engine) struct Permit(Arc<Attempts>);
 
 impl Attempts {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, running: AtomicUsize::new(0) }
+        Self { limit, running: AtomicUsize::new(0), unsettled: AtomicUsize::new(0) }
     }
 
     pub(super) fn enter(self: &Arc<Self>) -> Option<Permit> {
+        if self.unsettled.load(Ordering::Relaxed) >= self.limit {
+            return None;
+        }
         let one_more = |running: usize| (running < self.limit).then_some(running + 1);
         self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Permit(Arc::clone(self)))
+    }
+
+    pub(super) fn unsettled(self: &Arc<Self>) -> Unsettled {
+        self.unsettled.fetch_add(1, Ordering::Relaxed);
+        Unsettled(Arc::clone(self))
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.0.unsettled.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -42,6 +61,16 @@ mod tests {
         let (first, second) = (attempts.enter(), attempts.enter());
         assert!(first.is_some() && second.is_some() && attempts.enter().is_none());
         drop(first);
+        assert!(attempts.enter().is_some());
+    }
+
+    #[test]
+    fn with_as_many_unsettled_as_may_run_none_begins() {
+        let attempts = Arc::new(Attempts::new(2));
+        let unsettled = [attempts.unsettled(), attempts.unsettled()];
+        assert!(attempts.enter().is_none());
+        let [one, _other] = unsettled;
+        drop(one);
         assert!(attempts.enter().is_some());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | limit |
 //! | --- | --- |
-//! | `attempts` | how many attempts run at a time |
+//! | `attempts` | how many attempts run at a time, and how many wait to be settled |
 //! | `quota` | how many keys one caller may leave unsettled, and how many new ones it may use |
 //! | `ceiling` | how much the store keeps |
 //!
@@ -22,7 +22,7 @@ use super::error::RunError;
 use crate::words::key::Key;
 use crate::words::lease::Lease;
 
-pub(super) use self::attempts::Permit;
+pub(super) use self::attempts::{Permit, Unsettled};
 pub use self::ceiling::Ceiling;
 
 /// How soon to come back when it is not known when there is room again.
@@ -131,8 +131,17 @@ impl Admission {
         Ok(Admitted { permit, place })
     }
 
+<<<<<<< 66a09cf
+    /// An attempt is over, and the store has not taken what it came to.
+    pub(super) fn unsettled(&self) -> Unsettled {
+        self.attempts.unsettled()
+    }
+
+    /// An attempt has ended: its key is settled, or left for an operator, who may take a while.
+=======
     /// An attempt has ended: its key is settled, or the next attempt may take it over, or it is left for an operator, who may
     /// take a while.
+>>>>>>> fix17-with-test
     pub(super) fn ended(&self, key: &Key, is_settled: bool) {
         if let Some(quota) = &self.quota {
             quota.ended(key, is_settled);

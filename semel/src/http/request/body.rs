@@ -16,7 +16,7 @@ use crate::runtime::timer::within;
 
 /// For how long a response is gathered before its caller gets to see it: one that says how long it is, and one that
 /// does not, which may be a stream without an end.
-const GATHER_KNOWN: Duration = Duration::from_secs(30);
+pub(in crate::http) const GATHER_KNOWN: Duration = Duration::from_secs(30);
 const GATHER_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// A body, of which some may have been read ahead: the bytes, errors and trailers of the body it was made of,
@@ -160,6 +160,11 @@ impl Gathered {
         }
     }
 
+    /// How many bytes are copied when the pieces are joined.
+    fn to_join(&self) -> usize {
+        if self.more.len() > 1 { self.length } else { 0 }
+    }
+
     fn finish(mut self) -> Bytes {
         match self.more.len() {
             0 => self.first,
@@ -178,9 +183,10 @@ pub(in crate::http) enum Unread {
     Failed,
 }
 
-/// The whole body of a request, if it is within the limit, and what followed it.
+/// The whole body of a request, if it is within the limit, and what followed it. It is charged with a head of this size.
 pub(in crate::http) async fn read_request<B>(
     body: B,
+    head: usize,
     limit: usize,
     least_rate: Option<LeastRate>,
     memory: Option<&Memory>,
@@ -196,6 +202,10 @@ where
     let mut trailers = None;
     let mut pace = Pace::new(least_rate);
     let mut charge = memory.map(Memory::request);
+    let mut is_room_for = |bytes| charge.as_mut().is_none_or(|charge| charge.try_for(bytes));
+    if !is_room_for(head) {
+        return Err(Unread::NoRoom);
+    }
     loop {
         let next = poll_fn(|context| match body.as_mut().poll_frame(context) {
             Poll::Ready(frame) => Poll::Ready(Ok(frame)),
@@ -205,7 +215,7 @@ where
         match frame.map_err(|_| Unread::Failed)?.into_data() {
             Ok(data) if gathered.length() + data.len() > limit => return Err(Unread::TooLarge),
             Ok(data) => {
-                if charge.as_mut().is_some_and(|charge| !charge.try_for(gathered.length() + data.len())) {
+                if !is_room_for(head + gathered.length() + data.len()) {
                     return Err(Unread::NoRoom);
                 }
                 pace.came(data.len());
@@ -214,7 +224,15 @@ where
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    Ok((held(gathered.finish(), charge), trailers))
+    let (whole, joined) = (head + gathered.length(), gathered.to_join());
+    if charge.as_mut().is_some_and(|charge| !charge.try_for_joining(whole, joined)) {
+        return Err(Unread::NoRoom);
+    }
+    let bytes = gathered.finish();
+    if let Some(charge) = &mut charge {
+        charge.keep(whole);
+    }
+    Ok((held(bytes, charge), trailers))
 }
 
 /// The bytes with their charge, if they have one.
@@ -273,7 +291,13 @@ where
         Gathering::Unfinished
     };
     let ending = within(patience, pin!(gathering)).await;
+    let (whole, joined) = (gathered.length(), gathered.to_join());
+    // This waits for nothing, so without room there is one such body for each thread.
+    let _found = charge.as_mut().is_some_and(|charge| charge.try_for_joining(whole, joined));
     let recorded = gathered.finish();
+    if let Some(charge) = &mut charge {
+        charge.keep(whole);
+    }
     // What is recorded may be kept by the store, long after the response has been sent and its charge given back.
     let data = held(recorded.clone(), charge);
     match ending.unwrap_or(Gathering::Unfinished) {
@@ -352,12 +376,34 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_read_up_to_its_limit() {
         let (bytes, trailers) =
-            read_request(Frames([data(b"ab"), data(b"cd"), trailers()].into()), 4, None, None).await.unwrap();
+            read_request(Frames([data(b"ab"), data(b"cd"), trailers()].into()), 0, 4, None, None)
+                .await
+                .unwrap();
         assert_eq!((&*bytes, trailers.is_some()), (b"abcd".as_slice(), true));
         let large = Frames([data(b"abc"), data(b"de")].into());
-        assert!(matches!(read_request(large, 4, None, None).await, Err(Unread::TooLarge)));
+        assert!(matches!(read_request(large, 0, 4, None, None).await, Err(Unread::TooLarge)));
         let cut = Frames([data(b"a"), Err("cut")].into());
-        assert!(matches!(read_request(cut, 4, None, None).await, Err(Unread::Failed)));
+        assert!(matches!(read_request(cut, 0, 4, None, None).await, Err(Unread::Failed)));
+    }
+
+    #[tokio::test]
+    async fn a_request_is_charged_with_its_head_and_twice_while_it_is_joined() {
+        let memory = Memory::new(16 * STEP);
+        let step = || data(&[7; STEP]);
+        let read = async |head: usize, frames: Vec<_>| {
+            let read = read_request(Frames(frames.into()), head, usize::MAX, None, Some(&memory)).await;
+            read.map(|(bytes, _)| bytes).map_err(|unread| format!("{unread:?}"))
+        };
+        let empty = read(1, vec![]).await.unwrap();
+        assert_eq!(memory.requests_in_use(), STEP, "a head alone");
+        let joined = read(1, vec![step(), step(), step()]).await.unwrap();
+        assert_eq!((joined.len(), memory.requests_in_use()), (3 * STEP, 5 * STEP));
+        assert_eq!(read(0, vec![step(), step()]).await, Err("NoRoom".to_owned()), "there is room once");
+        assert_eq!(read(3 * STEP + 1, vec![]).await, Err("NoRoom".to_owned()));
+        drop((empty, joined));
+        assert_eq!(memory.requests_in_use(), 0);
+        let large = read(0, vec![step(), step(), step(), step(), step(), step()]).await.unwrap();
+        assert_eq!((large.len(), memory.requests_in_use()), (6 * STEP, 6 * STEP), "when there is no other");
     }
 
     #[test]

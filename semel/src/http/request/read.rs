@@ -12,12 +12,14 @@ use crate::http::reply::published::asks_for_key;
 use crate::http::reply::rejection::Rejection;
 use crate::http::request::body::{ReadAhead, Unread, read_request};
 use crate::http::request::key;
-use crate::http::request::memory::Memory;
 use crate::http::request::scope::Caller;
 use crate::runtime::timer::within;
 use crate::words::intent::Intent;
 use crate::words::key::{Key, Scope};
 use crate::words::text::shorten;
+
+/// What each field of a head takes up beside its name and value.
+const FIELD: usize = 128;
 
 /// A request with a key, read to its end.
 pub(in crate::http) struct Asked<Q: Body> {
@@ -102,8 +104,10 @@ pub(in crate::http) async fn read<Q: Body<Data = Bytes>>(
     body: Q,
 ) -> Result<Asked<Q>, Rejection> {
     let memory = options.memory.as_ref();
-    let limit = memory.map_or(usize::MAX, Memory::largest_request).min(options.max_request_bytes);
-    let read = pin!(read_request(body, limit, options.least_rate, memory));
+    let head = memory.map_or(0, |_| head_bytes(&parts));
+    let largest = memory.map_or(usize::MAX, |memory| memory.largest_request().saturating_sub(head));
+    let limit = largest.min(options.max_request_bytes);
+    let read = pin!(read_request(body, head, limit, options.least_rate, memory));
     let read = within(options.request_timeout, read);
     let (body, trailers) = read.await.ok_or(Rejection::RequestTimeout)?.map_err(|unread| match unread {
         Unread::TooLarge => Rejection::RequestTooLarge(limit),
@@ -113,6 +117,12 @@ pub(in crate::http) async fn read<Q: Body<Data = Bytes>>(
     })?;
     let intent = intent(options, &parts, &body);
     Ok(Asked { intent, parts, body: ReadAhead::whole_with(body, trailers) })
+}
+
+/// What the head of a request takes up, roughly.
+fn head_bytes(parts: &Parts) -> usize {
+    let fields = parts.headers.iter().map(|(name, value)| FIELD + name.as_str().len() + value.len());
+    parts.uri.path().len() + parts.uri.query().map_or(0, str::len) + fields.sum::<usize>()
 }
 
 /// Method and path for people, and a fingerprint of everything.

@@ -5,7 +5,8 @@
 //! - `screen`: refuses what two servers could read in two ways.
 //! - `linger`: discards the rest of a request that was refused, so that the refusal arrives.
 //! - `idle`: closes HTTP/2 connections without requests.
-//! - `taken`: ends response streams that the client does not read.
+//! - `taken`: ends response streams over HTTP/2 that the client reads too slowly.
+//! - `taking`: the rate at which a client must take an answer.
 //! - `tls`: certificates.
 //! - `tunnel`: WebSockets.
 //! - `files`: the limit of open files.
@@ -16,6 +17,7 @@ pub(in crate::gateway) mod screen;
 pub(in crate::gateway) mod linger;
 pub(in crate::gateway) mod idle;
 pub(in crate::gateway) mod taken;
+pub(in crate::gateway) mod taking;
 pub(in crate::gateway) mod tls;
 pub(in crate::gateway) mod tunnel;
 pub(in crate::gateway) mod files;
@@ -45,12 +47,14 @@ use crate::gateway::upstream::From;
 
 /// How much the head of a request may take up.
 const HEAD_BYTES: usize = 64 << 10;
-const HEADERS: usize = 128;
+/// How many fields it may have: over HTTP/1.1 its parser refuses more, over HTTP/2 the door does.
+pub(in crate::gateway) const FIELDS: usize = 128;
 /// How many requests a client may have under way on one connection of HTTP/2.
 const STREAMS: u32 = 100;
-/// How much of its requests a client may send on such a connection before it is read: of one, and of all together.
-const STREAM_WINDOW: u32 = 128 << 10;
-const CONNECTION_WINDOW: u32 = 256 << 10;
+/// How much of its requests a client may send on such a connection before it is read: of one, and of all together. The
+/// connection has a window for each of its streams, so that bodies that are not read yet do not keep others from arriving.
+const STREAM_WINDOW: u32 = 32 << 10;
+const CONNECTION_WINDOW: u32 = STREAMS * STREAM_WINDOW;
 /// How much of a response is handed over to such a connection before it can be sent.
 const SEND_BUFFER: usize = 32 << 10;
 /// How much the head of a request may take up there, where many are under way at once.
@@ -154,7 +158,7 @@ where
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(current.config.header_timeout)
-        .max_headers(HEADERS)
+        .max_headers(FIELDS)
         .max_buf_size(HEAD_BYTES)
         .http2()
         .timer(TokioTimer::new())

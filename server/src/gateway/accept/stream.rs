@@ -12,25 +12,26 @@ use tokio::time::{Sleep, sleep};
 use crate::gateway::accept::idle::Idle;
 use crate::gateway::accept::linger::{Linger, Places};
 use crate::gateway::accept::screen::{Screen, Tunnel};
+use crate::gateway::accept::taking::Taking;
 
 /// How a connection of HTTP/2 begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection whose requests are [screened](Screen), and whose client has to begin, and to take what it asked for: one
-/// that says or reads nothing for too long is cut off.
+/// that says nothing for too long, or reads too slowly, is cut off.
 pub(in crate::gateway) struct Stream<I> {
     io: I,
     screen: Screen,
+    tunnel: Tunnel,
     idle: Arc<Idle>,
-    patience: Duration,
     /// Runs until it is seen which protocol is spoken; from there on its parser has limits of its own.
     silent: Option<Pin<Box<Sleep>>>,
     /// How much of the preface has been read.
     matched: usize,
     /// What is read once the screen has refused something.
     end: &'static [u8],
-    /// Runs while the client does not take more.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// How the client takes what is written.
+    taking: Taking,
     /// Where connections that linger have a place.
     places: Places,
     ending: Ending,
@@ -45,7 +46,8 @@ enum Ending {
 }
 
 impl<I> Stream<I> {
-    /// `silence` is how long the client may take to begin, `patience` how long to take more. A connection of HTTP/2 counts from
+    /// `silence` is how long the client may take to begin, `patience` the time over which the rate is
+    /// taken at which it must read. A connection of HTTP/2 counts from
     /// its preface on for how long it is idle.
     pub(in crate::gateway) fn new(
         io: I,
@@ -58,13 +60,13 @@ impl<I> Stream<I> {
         let silent = Some(Box::pin(sleep(silence)));
         Self {
             io,
-            screen: Screen::new(tunnel),
+            screen: Screen::new(tunnel.clone()),
+            tunnel,
             idle,
-            patience,
             silent,
             matched: 0,
             end: b"\r\n\r\n",
-            stalled: None,
+            taking: Taking::new(patience),
             places,
             ending: Ending::Open,
         }
@@ -87,17 +89,43 @@ impl<I> Stream<I> {
         }
     }
 
-    /// The answer to a write; one that has to wait does so for a limited time.
-    fn limit<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if wrote.is_ready() {
-            self.stalled = None;
-            return wrote;
+    /// The answer to a write; a client whose writes have to wait must take enough.
+    fn limit_write(
+        &mut self,
+        context: &mut Context<'_>,
+        wrote: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match wrote {
+            // In a tunnel the other side says when there is something to write, and any progress is enough.
+            Poll::Ready(Ok(_)) if self.tunnel.is_open() => self.taking.rest(),
+            // What is left to write is not known here. When nothing is left, there is a flush.
+            Poll::Ready(Ok(bytes)) => self.taking.took(bytes as u64),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => {
+                ready!(self.taking.poll_slow(context));
+                return Poll::Ready(Err(too_slow()));
+            }
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        wrote
     }
+
+    /// The answer to a flush, which comes when everything is written.
+    fn limit_flush(
+        &mut self,
+        context: &mut Context<'_>,
+        flushed: Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        if flushed.is_ready() {
+            self.taking.rest();
+            return flushed;
+        }
+        ready!(self.taking.poll_slow(context));
+        Poll::Ready(Err(too_slow()))
+    }
+}
+
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the client reads too slowly")
 }
 
 impl<I: AsyncRead + Unpin> Stream<I> {
@@ -151,7 +179,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.limit(context, wrote)
+        self.limit_write(context, wrote)
     }
 
     fn poll_write_vectored(
@@ -160,7 +188,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
-        self.limit(context, wrote)
+        self.limit_write(context, wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -169,7 +197,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(context);
-        self.limit(context, flushed)
+        self.limit_flush(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -178,7 +206,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
             this.ending = match &mut this.ending {
                 Ending::Open => {
                     let shut = Pin::new(&mut this.io).poll_shutdown(context);
-                    ready!(this.limit(context, shut))?;
+                    ready!(this.limit_flush(context, shut))?;
                     match this.linger(context) {
                         Some(linger) => Ending::Lingering(linger),
                         None => Ending::Over,
@@ -191,5 +219,77 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
                 Ending::Over => return Poll::Ready(Ok(())),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const PIECE: usize = 16 << 10;
+
+    /// A stream whose client gets a piece at a time.
+    fn stream() -> (Stream<DuplexStream>, DuplexStream) {
+        let (io, client) = duplex(PIECE);
+        let (tunnel, places) = (Tunnel::default(), Places::default());
+        (Stream::new(io, PATIENCE, PATIENCE, tunnel, places, Idle::new()), client)
+    }
+
+    /// Takes a piece after each pause.
+    async fn take(mut client: DuplexStream, pause: Duration) {
+        let mut piece = vec![0; PIECE];
+        loop {
+            sleep(pause).await;
+            if client.read_exact(&mut piece).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Writes this much to a client that takes a piece after each pause, and then flushes.
+    async fn written(pieces: usize, pause: Duration) -> io::Result<()> {
+        let (mut stream, client) = stream();
+        let taking = tokio::spawn(take(client, pause));
+        let bytes = vec![7; pieces * PIECE];
+        let written = async {
+            stream.write_all(&bytes).await?;
+            stream.flush().await
+        };
+        let written = written.await;
+        taking.abort();
+        written
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_a_piece_now_and_then_is_cut_off_and_one_that_goes_on_is_not() {
+        let began = Instant::now();
+        let slow = written(64, PATIENCE - Duration::from_secs(1)).await.unwrap_err();
+        assert_eq!(slow.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() <= PATIENCE * 2, "{:?}", began.elapsed());
+        written(640, Duration::from_millis(900)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_begins_anew_when_everything_is_written() {
+        let (mut stream, client) = stream();
+        let taking = tokio::spawn(take(client, PATIENCE - Duration::from_secs(1)));
+        for _ in 0..10 {
+            stream.write_all(&vec![7; PIECE]).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+        taking.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_tunnel_any_progress_is_enough() {
+        let (mut stream, client) = stream();
+        stream.tunnel.open();
+        let taking = tokio::spawn(take(client, PATIENCE - Duration::from_secs(1)));
+        stream.write_all(&vec![7; 16 * PIECE]).await.unwrap();
+        taking.abort();
     }
 }

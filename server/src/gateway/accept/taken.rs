@@ -4,7 +4,7 @@
 //! everything that is held for it. hyper asks a body for more as soon as it has handed over what it got, and hands that over as
 //! soon as there is room in the window for one byte of it. So bodies are cut into small pieces, of which the last one is a single byte:
 //! when it is handed over, all of the body is within the window. Each stream runs on a task of its own, in which it can be
-//! seen when the last piece was taken; one of which nothing is taken for too long is reset.
+//! seen how much was taken; one of which too little is taken is reset.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -16,9 +16,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
-use tokio::time::{Instant, Sleep, sleep};
 
 use crate::gateway::accept::idle::Busy;
+use crate::gateway::accept::taking::Taking;
 use crate::gateway::upstream::body::Reply;
 use crate::gateway::upstream::patient::Broken;
 
@@ -30,7 +30,7 @@ tokio::task_local! {
     static WATCH: Watch;
 }
 
-/// Runs the streams of a connection, each on a task of its own, until its client takes nothing for too long.
+/// Runs the streams of a connection, each on a task of its own, until its client takes too little.
 #[derive(Clone)]
 pub(in crate::gateway) struct Streams {
     patience: Duration,
@@ -52,44 +52,45 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 /// Runs a stream. To drop it is to reset it.
 async fn until_untaken(stream: impl Future<Output = ()>, watch: Watch, patience: Duration) {
     let mut stream = pin!(stream);
-    let mut waiting: Option<(u64, Pin<Box<Sleep>>)> = None;
+    let mut taking = Taking::new(patience);
+    let mut seen = 0;
     poll_fn(|context| {
         if stream.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let Some(offered) = watch.offered() else {
-            waiting = None;
-            return Poll::Pending;
-        };
-        let (since, timer) = waiting.get_or_insert_with(|| (offered, Box::pin(sleep(patience))));
-        if *since != offered {
-            *since = offered;
-            timer.as_mut().reset(Instant::now() + patience);
+        let (taken, is_offered) = watch.now();
+        taking.took(taken - seen);
+        seen = taken;
+        if is_offered {
+            return taking.poll_slow(context);
         }
-        timer.as_mut().poll(context)
+        taking.rest();
+        Poll::Pending
     })
     .await;
 }
 
-/// What a stream has been offered: how many pieces, twice, and one more while the last of them is not taken.
+/// How many bytes of a stream its client has taken, twice, and one more while it is offered a piece. It is written and read
+/// on the task of the stream.
 #[derive(Debug, Clone, Default)]
 struct Watch(Arc<AtomicU64>);
 
 impl Watch {
+    /// The client is waited for.
     fn offer(&self) {
-        let pieces = self.0.load(Ordering::Relaxed) / 2;
-        self.0.store((pieces + 1) * 2 + 1, Ordering::Relaxed);
+        self.0.fetch_or(1, Ordering::Relaxed);
     }
 
-    /// The client is not who is waited for.
-    fn taken(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) & !1, Ordering::Relaxed);
+    /// The client has taken so many bytes, and is not waited for.
+    fn taken(&self, bytes: usize) {
+        let taken = self.now().0 + bytes as u64;
+        self.0.store(taken * 2, Ordering::Relaxed);
     }
 
-    /// The piece that is not taken yet.
-    fn offered(&self) -> Option<u64> {
-        let offered = self.0.load(Ordering::Relaxed);
-        (offered % 2 == 1).then_some(offered)
+    /// How much was taken, and whether a piece is offered.
+    fn now(&self) -> (u64, bool) {
+        let now = self.0.load(Ordering::Relaxed);
+        (now / 2, now % 2 == 1)
     }
 }
 
@@ -100,12 +101,14 @@ pub(in crate::gateway) struct Taken {
     watch: Option<Watch>,
     /// What is left of a frame.
     rest: Bytes,
+    /// How long the piece is that was handed over last.
+    offered: usize,
     _busy: Option<Busy>,
 }
 
 impl Taken {
     pub(in crate::gateway) fn new(body: Reply, busy: Option<Busy>) -> Self {
-        Self { body, watch: WATCH.try_with(Clone::clone).ok(), rest: Bytes::new(), _busy: busy }
+        Self { body, watch: WATCH.try_with(Clone::clone).ok(), rest: Bytes::new(), offered: 0, _busy: busy }
     }
 
     /// The next piece of these bytes.
@@ -133,7 +136,7 @@ impl Body for Taken {
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
         let Some(watch) = this.watch.clone() else { return Pin::new(&mut this.body).poll_frame(context) };
-        watch.taken();
+        watch.taken(std::mem::take(&mut this.offered));
         let data = if this.rest.is_empty() {
             match Pin::new(&mut this.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -145,8 +148,10 @@ impl Body for Taken {
         } else {
             std::mem::take(&mut this.rest)
         };
+        let piece = this.piece(data);
+        this.offered = piece.len();
         watch.offer();
-        Poll::Ready(Some(Ok(Frame::data(this.piece(data)))))
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -212,10 +217,31 @@ mod tests {
         for _ in 0..3 {
             watch.offer();
             assert!(stays(patience * 9 / 10).await);
+            watch.taken(PIECE);
+            assert!(stays(patience * 9).await, "the next piece is not there");
         }
-        watch.taken();
-        assert!(stays(patience * 9).await, "the next piece is not there");
         watch.offer();
         assert!(!stays(patience * 11 / 10).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_when_little_of_it_is_taken_and_not_when_enough_is() {
+        for (pieces_a_second, ends) in [(0.5, true), (2.0, false)] {
+            let watch = Watch::default();
+            watch.offer();
+            let client = watch.clone();
+            let taking = async {
+                for _ in 0..100 {
+                    tokio::time::sleep(Duration::from_secs_f64(1.0 / pieces_a_second)).await;
+                    client.taken(PIECE);
+                    client.offer();
+                }
+            };
+            let ended = tokio::select! {
+                () = until_untaken(std::future::pending(), watch, Duration::from_secs(30)) => true,
+                () = taking => false,
+            };
+            assert_eq!(ended, ends, "{pieces_a_second}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, Version};
 
 use crate::config::{Config, Underscores};
+use crate::gateway::accept::FIELDS;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::Returned;
 use crate::gateway::upstream::headers::{belongs_to_the_connection, tokens};
@@ -14,6 +15,9 @@ pub(in crate::gateway) fn admit<B>(
     request: &mut Request<B>,
     config: &Config,
 ) -> Result<(), Box<Response<Returned>>> {
+    if request.headers().len() > FIELDS {
+        return Err(Box::new(Problem::TOO_MANY_FIELDS.response(None)));
+    }
     check(request)?;
     let named: Vec<String> = named_by_connection(request.headers());
     if let Some(name) = named.iter().find(|name| is_counted_on(name, config)) {

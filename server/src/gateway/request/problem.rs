@@ -33,6 +33,12 @@ impl Problem {
         "The request is not one that can be passed on",
         "This request did nothing; mend it, and send it again.",
     );
+    pub(in crate::gateway) const TOO_MANY_FIELDS: Self = Self::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "too_many_fields",
+        "The head of the request has too many fields",
+        "This request did nothing; send it with 128 header fields at most.",
+    );
     pub(in crate::gateway) const METHOD: Self = Self::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_refused",

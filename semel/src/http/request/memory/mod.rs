@@ -6,17 +6,27 @@
 //! Requests never wait for room, and are refused without it: nothing has happened yet. Responses of attempts that ran are
 //! never refused, and wait. Several that wait for each other would wait for ever, so one at a time may go over the share.
 
+mod charge;
+mod overdraft;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore};
 
+use self::charge::Share;
+use self::overdraft::Overdraft;
 use crate::engine::LetGo;
+use crate::http::reply::rejection::Rejection;
+use crate::runtime::timer::within;
 use crate::words::key::Key;
+
+pub(in crate::http) use self::charge::Charge;
 
 /// How much is charged at a time.
 pub(in crate::http) const STEP: usize = 8 << 10;
@@ -26,15 +36,17 @@ pub(in crate::http) const STEP: usize = 8 << 10;
 /// Clones share it. A layer with one ([`IdempotencyLayer::with_memory`](crate::http::IdempotencyLayer::with_memory)) charges what it
 /// reads, in steps of 8 KiB as the bytes arrive, and gives it back when the handler or the client has taken them:
 ///
-/// - A request for whose body there is no room is refused with 503 `memory_exhausted` and `Retry-After`. Nothing was claimed.
+/// - A request for which there is no room is refused with 503 `memory_exhausted` and `Retry-After`. Nothing was claimed. Its
+///   head is charged with its body. A body that arrived in several pieces is charged twice while they are joined, so one
+///   that is larger than half of the share passes only when there is no other.
 /// - The response of an attempt that ran is never refused: reading it waits for room. One that could not be read in time is
 ///   passed on, and recorded without its body.
 /// - A replay for which there is no room is refused as a request is. Replays of one key at the same time share their bytes.
 /// - While more than three quarters of the share of requests are in use, no repeat waits for a running attempt: it is
 ///   answered 409 at once.
 ///
-/// One response at a time may go over the share, so the most that is held is the budget and one response of the size
-/// that the policy records.
+/// One response at a time may go over the share, until there is room for it. So the most that is held is the budget and
+/// one response of the size that the policy records, and another for each thread, which is joined there.
 #[derive(Clone)]
 pub struct Memory(Arc<Shares>);
 
@@ -47,8 +59,7 @@ struct Shares {
     let_go: LetGo,
     reply_steps: usize,
     replies: Semaphore,
-    /// For the one response that may go over the share.
-    overdraft: Semaphore,
+    overdraft: Overdraft,
     /// Large bodies that are being replayed.
     replayed: Mutex<HashMap<Key, Weak<Held>>>,
 }
@@ -67,7 +78,7 @@ impl Memory {
             short: Notify::new(),
             reply_steps: steps,
             replies: Semaphore::new(steps),
-            overdraft: Semaphore::new(1),
+            overdraft: Overdraft::new(),
             replayed: Mutex::default(),
         }))
     }
@@ -88,25 +99,40 @@ impl Memory {
     }
 
     pub(in crate::http) fn request(&self) -> Charge {
-        Charge { shares: Arc::clone(&self.0), share: Share::Requests, steps: 0, overdrawn: false }
+        Charge::new(&self.0, Share::Requests)
     }
 
     pub(in crate::http) fn reply(&self) -> Charge {
-        Charge { shares: Arc::clone(&self.0), share: Share::Replies, steps: 0, overdrawn: false }
+        Charge::new(&self.0, Share::Replies)
     }
 
-    /// The recorded body as one that is charged, together with others of the same key that are the same. A replay is
-    /// not waited for: nothing if there is no room.
-    pub(in crate::http) async fn recorded(&self, key: &Key, body: Bytes, replayed: bool) -> Option<Bytes> {
+    /// The recorded body as one that is charged, together with others of the same key that are the same.
+    ///
+    /// A replay is not waited for. The first answer is, for this long.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub(in crate::http) async fn recorded(
+        &self,
+        key: &Key,
+        body: Bytes,
+        replayed: bool,
+        longest: Duration,
+    ) -> Result<Bytes, Rejection> {
         let mut charge = self.reply();
         if !replayed {
-            charge.wait_for(body.len()).await;
-            return Some(charge.hold(body));
+            let room = within(longest, pin!(charge.wait_for(body.len()))).await;
+            // It ran, so this is not the answer of a request that did nothing.
+            return room.map(|()| charge.hold(body)).ok_or(Rejection::OutcomePending);
         }
         if body.len() <= STEP {
-            return charge.try_for(body.len()).then(|| charge.hold(body));
+            return match charge.try_for(body.len()) {
+                true => Ok(charge.hold(body)),
+                false => Err(Rejection::MemoryExhausted),
+            };
         }
-        self.together(key, body, charge).map(|held| Bytes::from_owner(Together(held)))
+        let held = self.together(key, body, charge).ok_or(Rejection::MemoryExhausted)?;
+        Ok(Bytes::from_owner(Together(held)))
     }
 
     /// A large body that is being replayed: one that is there already, or this one if there is room.
@@ -118,9 +144,10 @@ impl Memory {
         if let Some(same) = other.as_ref().filter(|held| held.bytes == body) {
             return Some(Arc::clone(same));
         }
-        if !charge.try_for(body.len()) {
+        if !charge.try_for(body.len()) && !charge.try_over(body.len()) {
             return None;
         }
+        charge.known(body.len());
         let held = Arc::new(Held { bytes: body, charge, key: Some(key.clone()) });
         replayed.insert(key.clone(), Arc::downgrade(&held));
         Some(held)
@@ -177,91 +204,6 @@ impl fmt::Debug for Memory {
     }
 }
 
-enum Share {
-    Requests,
-    Replies,
-}
-
-/// What a body has been charged. It is given back when this is dropped.
-pub(in crate::http) struct Charge {
-    shares: Arc<Shares>,
-    share: Share,
-    steps: usize,
-    /// Whether this is the response that may go over the share.
-    overdrawn: bool,
-}
-
-impl Charge {
-    /// How many steps are missing for so many bytes.
-    fn missing(&self, bytes: usize) -> u32 {
-        let missing = bytes.div_ceil(STEP).saturating_sub(self.steps);
-        // Bodies are far smaller than what this cannot count.
-        u32::try_from(missing).unwrap_or(u32::MAX)
-    }
-
-    /// Charges so many bytes in all; `false`, and nothing more, if there is no room.
-    pub(in crate::http) fn try_for(&mut self, bytes: usize) -> bool {
-        let missing = self.missing(bytes);
-        if missing == 0 || self.overdrawn {
-            return true;
-        }
-        let taken = match self.share {
-            Share::Requests => self.shares.take(missing as usize),
-            Share::Replies => {
-                self.shares.replies.try_acquire_many(missing).map(|permit| permit.forget()).is_ok()
-            }
-        };
-        if taken {
-            self.steps += missing as usize;
-        }
-        taken
-    }
-
-    /// Charges so many bytes of a response in all, as soon as there is room.
-    pub(in crate::http) async fn wait_for(&mut self, bytes: usize) {
-        if self.try_for(bytes) {
-            return;
-        }
-        let missing = self.missing(bytes);
-        let Shares { replies, overdraft, .. } = &*self.shares;
-        // Nobody closes them, so whichever is ready has a permit.
-        tokio::select! {
-            biased;
-            permit = replies.acquire_many(missing) => {
-                permit.into_iter().for_each(|permit| permit.forget());
-                self.steps += missing as usize;
-            }
-            permit = overdraft.acquire() => {
-                permit.into_iter().for_each(|permit| permit.forget());
-                self.overdrawn = true;
-            }
-        }
-    }
-
-    /// The bytes with their charge.
-    pub(in crate::http) fn hold(self, bytes: Bytes) -> Bytes {
-        if bytes.is_empty() {
-            return bytes;
-        }
-        Bytes::from_owner(Held { bytes, charge: self, key: None })
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        match self.share {
-            _ if self.steps == 0 => {}
-            Share::Requests => {
-                self.shares.requests.fetch_sub(self.steps, Ordering::Relaxed);
-            }
-            Share::Replies => self.shares.replies.add_permits(self.steps),
-        }
-        if self.overdrawn {
-            self.shares.overdraft.add_permits(1);
-        }
-    }
-}
-
 /// Bytes with their charge.
 struct Held {
     bytes: Bytes,
@@ -279,7 +221,7 @@ impl AsRef<[u8]> for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            let mut replayed = self.charge.shares.replayed();
+            let mut replayed = self.charge.shares().replayed();
             // Another may have taken its place.
             if replayed.get(key).is_some_and(|held| held.strong_count() == 0) {
                 replayed.remove(key);

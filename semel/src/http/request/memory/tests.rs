@@ -51,7 +51,75 @@ async fn responses_that_wait_for_each_other_come_to_their_end() {
     assert_eq!(memory.responses_in_use(), 4 * STEP);
     drop(other);
     assert_eq!(memory.responses_in_use(), 0);
-    assert_eq!(memory.0.overdraft.available_permits(), 1);
+    assert!(memory.0.overdraft.is_free());
+}
+
+/// A response of these steps that was let over the share.
+async fn over(memory: &Memory, steps: usize) -> Bytes {
+    let mut charge = memory.reply();
+    charge.wait_for(steps * STEP).await;
+    assert!(charge.overdrawn);
+    charge.hold(bytes(steps))
+}
+
+#[tokio::test]
+async fn a_response_over_the_share_is_moved_into_it_when_there_is_room() {
+    let memory = Memory::new(8 * STEP);
+    let mut other = memory.reply();
+    assert!(other.try_for(3 * STEP));
+    let held = over(&memory, 2).await;
+    assert!(!memory.0.overdraft.is_free(), "its client has not taken it");
+    assert_eq!(memory.responses_in_use(), 3 * STEP);
+    drop(other);
+    assert!(memory.0.overdraft.is_free());
+    assert_eq!(memory.responses_in_use(), 2 * STEP);
+    drop(held);
+    assert_eq!(memory.responses_in_use(), 0);
+    assert!(memory.0.overdraft.is_free());
+}
+
+#[tokio::test]
+async fn a_response_over_the_share_that_is_gone_first_gives_the_overdraft_back_once() {
+    let memory = Memory::new(8 * STEP);
+    let mut other = memory.reply();
+    assert!(other.try_for(4 * STEP));
+    drop(over(&memory, 2).await);
+    drop(over(&memory, 2).await);
+    assert!(memory.0.overdraft.is_free());
+    drop(other);
+    assert!(memory.0.overdraft.is_free());
+    assert_eq!(memory.responses_in_use(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_answer_waits_for_room_for_a_limited_time() {
+    let memory = Memory::new(8 * STEP);
+    let mut other = memory.reply();
+    assert!(other.try_for(4 * STEP));
+    let _held = over(&memory, 1).await;
+    let patience = Duration::from_secs(30);
+    let late = memory.recorded(&key("k"), bytes(1), false, patience).await;
+    assert_eq!(late, Err(Rejection::OutcomePending));
+    drop(other);
+    assert_eq!(memory.recorded(&key("k"), bytes(1), false, patience).await, Ok(bytes(1)));
+}
+
+#[tokio::test]
+async fn a_replay_that_is_larger_than_the_share_goes_over_it() {
+    let memory = Memory::new(8 * STEP);
+    let replay = async |name| memory.recorded(&key(name), bytes(5), true, Duration::ZERO).await;
+    let held = replay("a").await.unwrap();
+    assert_eq!(replay("b").await, Err(Rejection::MemoryExhausted), "one at a time");
+    drop(held);
+    assert_eq!(replay("b").await, Ok(bytes(5)));
+    // One that waits for its turn keeps nothing from those that fit.
+    let held = replay("a").await.unwrap();
+    let (mut large, mut small) = (memory.reply(), memory.reply());
+    let mut waiting = Box::pin(large.wait_for(5 * STEP));
+    assert!(waits(&mut waiting).await);
+    assert!(small.try_for(4 * STEP));
+    drop(held);
+    waiting.await;
 }
 
 #[tokio::test]
@@ -59,7 +127,7 @@ async fn replays_of_one_key_share_their_bytes() {
     let memory = Memory::new(8 * STEP);
     let replay = |name: &'static str, body| {
         let memory = memory.clone();
-        async move { memory.recorded(&key(name), body, true).await }
+        async move { memory.recorded(&key(name), body, true, Duration::ZERO).await.ok() }
     };
     let first = replay("a", bytes(3)).await.unwrap();
     let again = replay("a", bytes(3)).await.unwrap();

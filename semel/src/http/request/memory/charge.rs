@@ -1,0 +1,145 @@
+//! What a body has been charged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::overdraft::Loan;
+use super::{Held, STEP, Shares};
+
+pub(super) enum Share {
+    Requests,
+    Replies,
+}
+
+/// What a body has been charged. It is given back when this is dropped.
+pub(in crate::http) struct Charge {
+    shares: Arc<Shares>,
+    share: Share,
+    steps: usize,
+    /// Whether this is a response that was let over the share.
+    pub(super) overdrawn: bool,
+    /// What it is over the share, once it is known.
+    loan: Option<Arc<Loan>>,
+}
+
+impl Charge {
+    /// Nothing yet.
+    pub(super) fn new(shares: &Arc<Shares>, share: Share) -> Self {
+        Self { shares: Arc::clone(shares), share, steps: 0, overdrawn: false, loan: None }
+    }
+
+    pub(super) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// How many steps are missing for so many bytes.
+    fn missing(&self, bytes: usize) -> u32 {
+        let missing = bytes.div_ceil(STEP).saturating_sub(self.steps);
+        // Bodies are far smaller than what this cannot count.
+        u32::try_from(missing).unwrap_or(u32::MAX)
+    }
+
+    /// Charges so many bytes in all; `false`, and nothing more, if there is no room.
+    pub(in crate::http) fn try_for(&mut self, bytes: usize) -> bool {
+        let missing = self.missing(bytes);
+        if missing == 0 || self.overdrawn {
+            return true;
+        }
+        let taken = match self.share {
+            Share::Requests => self.shares.take(missing as usize),
+            Share::Replies => {
+                self.shares.replies.try_acquire_many(missing).map(|permit| permit.forget()).is_ok()
+            }
+        };
+        if taken {
+            self.steps += missing as usize;
+        }
+        taken
+    }
+
+    /// Charges so many bytes in all and the same again, while pieces are joined, or else all that there ever is.
+    pub(in crate::http) fn try_for_joining(&mut self, bytes: usize, joined: usize) -> bool {
+        let all = match self.share {
+            Share::Requests => self.shares.request_steps,
+            Share::Replies => self.shares.reply_steps,
+        };
+        self.try_for((bytes + joined).min(all * STEP).max(bytes))
+    }
+
+    /// Gives back what is charged beyond so many bytes.
+    pub(in crate::http) fn keep(&mut self, bytes: usize) {
+        let extra = self.steps.saturating_sub(bytes.div_ceil(STEP));
+        self.steps -= extra;
+        self.give_back(extra);
+    }
+
+    /// Whether there is never room for so many bytes of a response within the share.
+    fn is_over_all(&self, bytes: usize) -> bool {
+        bytes.div_ceil(STEP) > self.shares.reply_steps
+    }
+
+    /// Lets a response go over the share now that is larger than all of it.
+    pub(super) fn try_over(&mut self, bytes: usize) -> bool {
+        self.overdrawn = self.is_over_all(bytes) && self.shares.overdraft.try_enter();
+        self.overdrawn
+    }
+
+    /// Charges so many bytes of a response in all, as soon as there is room.
+    pub(in crate::http) async fn wait_for(&mut self, bytes: usize) {
+        if self.try_for(bytes) {
+            return;
+        }
+        let missing = self.missing(bytes);
+        let Shares { replies, overdraft, .. } = &*self.shares;
+        tokio::select! {
+            biased;
+            // It is never closed. One that waits for more than there is would keep everything from the others.
+            permit = replies.acquire_many(missing), if !self.is_over_all(bytes) => {
+                permit.into_iter().for_each(|permit| permit.forget());
+                self.steps += missing as usize;
+            }
+            () = overdraft.enter() => self.overdrawn = true,
+        }
+    }
+
+    /// The response has this size: if it is over the share, it is moved into it as soon as there is room.
+    pub(super) fn known(&mut self, bytes: usize) {
+        if self.overdrawn {
+            self.loan = Some(self.shares.overdraft.lend(self.missing(bytes)));
+            self.shares.overdraft.repay(&self.shares.replies);
+        }
+    }
+
+    /// The bytes with their charge.
+    pub(in crate::http) fn hold(mut self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() && self.steps == 0 {
+            return bytes;
+        }
+        self.known(bytes.len());
+        Bytes::from_owner(Held { bytes, charge: self, key: None })
+    }
+
+    fn give_back(&self, steps: usize) {
+        match self.share {
+            _ if steps == 0 => {}
+            Share::Requests => {
+                self.shares.requests.fetch_sub(steps, Ordering::Relaxed);
+            }
+            Share::Replies => {
+                self.shares.replies.add_permits(steps);
+                self.shares.overdraft.repay(&self.shares.replies);
+            }
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.overdrawn {
+            self.steps += self.shares.overdraft.leave(self.loan.as_deref());
+        }
+        self.give_back(self.steps);
+    }
+}
