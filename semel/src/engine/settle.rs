@@ -157,13 +157,8 @@ impl Once {
                 LONGEST_SETTLING_PAUSE,
                 lease.key(),
             );
-<<<<<<< 66a09cf
             match once.write(&lease, &ending, &mut patience, &mut unsettled).await {
-                Ok(ack) => once.settled(&lease, &copies, ending.holds_key(ack)),
-=======
-            match once.write(&lease, &ending, &mut patience).await {
                 Ok(ack) => once.settled(&lease, &copies, &ending, ack),
->>>>>>> fix17-with-test
                 Err(error) => {
                     let is_lost = once.engine.policy.after_crash() != AfterCrash::Hold;
                     once.engine.admission.ended(lease.key(), is_lost);
@@ -205,23 +200,15 @@ impl Once {
 
     /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
     /// taken back. Not those of a key that stays held: a void would release it.
-<<<<<<< 66a09cf
-    fn settled(&self, lease: &Lease, copies: &Copies, stays_held: bool) {
-        self.engine.health.ended();
-        self.engine.admission.ended(lease.key(), !stays_held);
-        self.engine.waiters.wake(lease.key());
-        if !stays_held {
-=======
     fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
         self.ended(lease, !ending.leaves_held(ack, self.engine.policy.after_crash()));
         if !ending.holds_key(ack) {
->>>>>>> fix17-with-test
             self.void_later(lease.key(), copies);
         }
     }
 
     fn ended(&self, lease: &Lease, is_settled: bool) {
-        self.engine.health.written();
+        self.engine.health.ended();
         self.engine.admission.ended(lease.key(), is_settled);
         self.engine.waiters.wake(lease.key());
     }

@@ -131,17 +131,13 @@ impl Admission {
         Ok(Admitted { permit, place })
     }
 
-<<<<<<< 66a09cf
     /// An attempt is over, and the store has not taken what it came to.
     pub(super) fn unsettled(&self) -> Unsettled {
         self.attempts.unsettled()
     }
 
-    /// An attempt has ended: its key is settled, or left for an operator, who may take a while.
-=======
     /// An attempt has ended: its key is settled, or the next attempt may take it over, or it is left for an operator, who may
     /// take a while.
->>>>>>> fix17-with-test
     pub(super) fn ended(&self, key: &Key, is_settled: bool) {
         if let Some(quota) = &self.quota {
             quota.ended(key, is_settled);
