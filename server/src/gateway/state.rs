@@ -15,6 +15,7 @@ use crate::gateway::request::jwt::KeySources;
 use crate::gateway::request::passing::Passing;
 use crate::gateway::request::table::Table;
 use crate::gateway::upstream;
+use crate::gateway::upstream::line::Doubts;
 
 use crate::config::{Config, JwtConfig};
 
@@ -24,6 +25,7 @@ pub(super) struct State {
     layer: IdempotencyLayer,
     keys: KeySources,
     passing: Passing,
+    doubts: Doubts,
     pub(super) workers: Workers,
     pub(super) meter: Meter,
     pub(super) lingering: Places,
@@ -44,8 +46,11 @@ impl State {
         let workers = Workers::start()?;
         let keys = KeySources::default();
         let passing = Passing::new(config.max_connections);
-        let current = RwLock::new(Arc::new(Current::new(config, &layer, &keys, &workers, &passing)?));
-        Ok(Self { current, layer, keys, passing, workers, meter: Meter::new(), lingering: Places::default() })
+        let doubts = Doubts::default();
+        let current = Current::new(config, &layer, &keys, &workers, &passing, &doubts)?;
+        let current = RwLock::new(Arc::new(current));
+        let (meter, lingering) = (Meter::new(), Places::default());
+        Ok(Self { current, layer, keys, passing, doubts, workers, meter, lingering })
     }
 
     /// What is in force now.
@@ -102,7 +107,8 @@ impl State {
         for ((name, before), (_, after)) in fixed(&old.config).into_iter().zip(fixed(&config)) {
             ensure!(before == after, "{name} cannot change without a restart");
         }
-        let current = Arc::new(Current::new(config, &self.layer, &self.keys, &self.workers, &self.passing)?);
+        let Self { layer, keys, passing, doubts, workers, .. } = self;
+        let current = Arc::new(Current::new(config, layer, keys, workers, passing, doubts)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(())
     }
@@ -115,11 +121,15 @@ impl Current {
         keys: &KeySources,
         workers: &Workers,
         passing: &Passing,
+        doubts: &Doubts,
     ) -> Result<Self> {
         check_keys(&config)?;
         let trust = tls::client(config.upstream_ca.as_deref())?;
         let keys = |jwt: &JwtConfig| keys.of(jwt, &trust);
-        let table = |_| Table::new(&config, layer, &keys, &upstream::client(trust.clone()), passing);
+        let table = |_| {
+            let client = upstream::client(trust.clone(), doubts.clone());
+            Table::new(&config, layer, &keys, &client, passing)
+        };
         let tables = workers.handles().iter().map(table).collect::<Result<_>>()?;
         let tls = config.tls.as_ref().map(tls::server).transpose()?;
         Ok(Self { config, tables, tls })

@@ -19,6 +19,7 @@ mod doors;
 mod refusals;
 mod strays;
 mod admin;
+mod passing;
 mod patience;
 mod limits;
 mod room;

@@ -1,8 +1,8 @@
 //! Answers that no request has asked for, on connections that are kept.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::process::{Setup, until};
+use crate::process::{BOUND, Setup, until};
 use crate::stop::Stop;
 use crate::upstream::{Act, Line, Upstream, ok};
 use crate::wire::{Wire, request};
@@ -63,9 +63,39 @@ async fn an_upstream_that_was_caught_once_is_not_trusted_with_a_connection_that_
     }
 }
 
+/// Each thread of the gateway has connections of its own to the upstream: each learned of it by an answer of its own, and a reload made
+/// all of them forget it.
+#[tokio::test]
+async fn an_upstream_that_was_caught_is_doubted_by_all_threads_and_after_a_reload() {
+    let upstream = Upstream::raw(|line| twice(line, Duration::from_millis(20))).await;
+    let mut gateway = Setup::before(upstream.address).start().await;
+    let mut wire = gateway.wire().await;
+    let began = Instant::now();
+    while !gateway.log().contains("no request had asked for") {
+        assert!(began.elapsed() < BOUND, "it is never caught");
+        wire.send(request("GET /", "", b"")).await;
+        wire.reply().await;
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for reloaded in [false, true] {
+        if reloaded {
+            gateway.signal("HUP");
+            gateway.line("the configuration was read anew").await;
+        }
+        // In turns, they belong to all threads.
+        for _ in 0..threads {
+            let mut wire = gateway.wire().await;
+            for _ in 0..3 {
+                wire.send(request("GET /", "", b"")).await;
+                assert_ne!(wire.reply().await.text(), "evil", "reloaded: {reloaded}");
+            }
+        }
+    }
+}
+
 /// An upstream does this after its first answer, while the gateway is stopped; so the gateway hears of it and of the next request at
 /// the same time.
-async fn unheard(act: &'static str) {
+async fn unheard(act: &'static str, line: &str, fields: &str) {
     let stop = Stop::default();
     let stops = stop.clone();
     let upstream = Upstream::raw(move |mut line| {
@@ -95,7 +125,8 @@ async fn unheard(act: &'static str) {
     until("it stands still", || gateway.is_stopped()).await;
     stop.go();
     stop.arrival().await;
-    wire.send(request("POST /charges", "Idempotency-Key: k2\r\n", b"{}")).await;
+    let body: &[u8] = if line.starts_with("GET") { b"" } else { b"{}" };
+    wire.send(request(line, fields, body)).await;
     gateway.signal("CONT");
     assert_eq!(wire.reply().await.told(), (200, "run 2".to_owned(), false));
     assert_eq!((upstream.count(), upstream.connections()), (2, 2));
@@ -105,7 +136,7 @@ async fn unheard(act: &'static str) {
 #[tokio::test]
 async fn an_answer_that_arrived_unheard_is_not_the_answer_to_the_next_request() {
     for _ in 0..5 {
-        unheard(EVIL).await;
+        unheard(EVIL, "POST /charges", "Idempotency-Key: k2\r\n").await;
     }
 }
 
@@ -113,6 +144,14 @@ async fn an_answer_that_arrived_unheard_is_not_the_answer_to_the_next_request() 
 #[tokio::test]
 async fn a_connection_that_was_closed_unheard_costs_no_key() {
     for _ in 0..5 {
-        unheard("").await;
+        unheard("", "POST /charges", "Idempotency-Key: k2\r\n").await;
+    }
+}
+
+/// Without a key and without a body, such a request got a 502, although nothing of it had been sent.
+#[tokio::test]
+async fn a_connection_that_was_closed_unheard_costs_no_request_without_a_body() {
+    for _ in 0..5 {
+        unheard("", "GET /charges", "").await;
     }
 }

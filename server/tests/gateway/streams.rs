@@ -157,7 +157,7 @@ async fn a_client_that_goes_away_ends_what_has_no_key() {
     }
 }
 
-const WEBSOCKET: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+pub(crate) const WEBSOCKET: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 #[tokio::test]

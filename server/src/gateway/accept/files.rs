@@ -3,6 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
+use crate::gateway::request::passing::RESERVE;
 
 /// What else is open: the store's files and connections, the listeners, the log, the threads.
 const OTHERS: u64 = 128;
@@ -32,7 +33,8 @@ pub(in crate::gateway) fn raise(config: &Config) {
     }
 }
 
-/// A client's connection, and one to the upstream for what it passes through; one to the upstream for each attempt.
+/// A connection of each client, and one to the upstream for what it passes through; one to the upstream for each attempt, and for
+/// each streamed answer beyond.
 fn needed(config: &Config) -> u64 {
-    2 * config.max_connections as u64 + config.limits.max_attempts as u64 + OTHERS
+    2 * config.max_connections as u64 + config.limits.max_attempts as u64 + RESERVE as u64 + OTHERS
 }

@@ -10,6 +10,7 @@ use tokio::io::copy_bidirectional;
 
 use crate::gateway::accept::idle::{Heard, Idle};
 use crate::gateway::accept::screen::Tunnel;
+use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::{Inbound, Returned};
 use crate::gateway::upstream::headers;
 use crate::gateway::upstream::{Unanswered, Upstream};
@@ -22,35 +23,38 @@ pub(in crate::gateway) async fn open(
     tunnel: Tunnel,
     patience: Duration,
 ) -> Response<Returned> {
+    let Some(place) = upstream.passing().enter() else { return Problem::BUSY.for_now() };
     let client_side = hyper::upgrade::on(&mut request);
     let (parts, body) = request.into_parts();
     let Ok(mut asked) = upstream.request(parts, body.into()) else {
         return Unanswered::Unsendable.response();
     };
     upgrade(asked.headers_mut());
-    let mut response = match upstream.send(asked).await {
+    let mut response = match upstream.send_over_new(asked).await {
         Ok(response) => response,
         Err(unanswered) => return unanswered.response(),
     };
     let agreed = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let upstream_side = agreed.then(|| hyper::upgrade::on(&mut response));
     headers::for_client(response.headers_mut());
-    if let Some(upstream_side) = upstream_side {
-        upgrade(response.headers_mut());
-        tunnel.open();
-        tokio::spawn(async move {
-            let (Ok(client), Ok(upstream)) = tokio::join!(client_side, upstream_side) else { return };
-            let idle = Idle::new();
-            idle.count();
-            let heard = |io| Heard::new(TokioIo::new(io), Arc::clone(&idle));
-            let (mut client, mut upstream) = (heard(client), heard(upstream));
-            tokio::select! {
-                // Either side may end it in any way; there is nobody to be told.
-                _ = copy_bidirectional(&mut client, &mut upstream) => {}
-                () = idle.lasts(patience) => tracing::debug!("a WebSocket was idle for too long"),
-            }
-        });
-    }
+    let Some(upstream_side) = upstream_side else {
+        return response.map(|body| body.holding(place));
+    };
+    upgrade(response.headers_mut());
+    tunnel.open();
+    tokio::spawn(async move {
+        let _place = place;
+        let (Ok(client), Ok(upstream)) = tokio::join!(client_side, upstream_side) else { return };
+        let idle = Idle::new();
+        idle.count();
+        let heard = |io| Heard::new(TokioIo::new(io), Arc::clone(&idle));
+        let (mut client, mut upstream) = (heard(client), heard(upstream));
+        tokio::select! {
+            // Either side may end it in any way; there is nobody to be told.
+            _ = copy_bidirectional(&mut client, &mut upstream) => {}
+            () = idle.lasts(patience) => tracing::debug!("a WebSocket was idle for too long"),
+        }
+    });
     response
 }
 

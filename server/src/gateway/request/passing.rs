@@ -1,28 +1,74 @@
-//! How many requests are passed on at a time without a key.
+//! The number of requests that are passed through at a time, outside of the limit of attempts.
 //!
-//! They end with their clients, but a client can have many of them on one connection of HTTP/2. Attempts have a limit of
-//! their own.
+//! These are the requests without a key, the WebSockets, and the answers to requests with a key that are streamed after their
+//! attempt has ended. They end with their clients, but one connection of HTTP/2 can carry many of them. Running attempts have a
+//! limit of their own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+/// How many answers to requests with a key may be streamed while all places are taken.
+pub(in crate::gateway) const RESERVE: usize = 64;
 
-/// The places for requests that are passed on.
+/// The places for what is passed through.
 #[derive(Clone)]
-pub(in crate::gateway) struct Passing(Arc<Semaphore>);
+pub(in crate::gateway) struct Passing(Arc<Places>);
+
+#[derive(Debug)]
+struct Places {
+    limit: usize,
+    taken: AtomicUsize,
+}
 
 /// The place of one request, until its answer has been passed on.
 #[derive(Debug)]
-pub(in crate::gateway) struct Place {
-    _permit: OwnedSemaphorePermit,
-}
+pub(in crate::gateway) struct Place(Arc<Places>);
 
 impl Passing {
     pub(in crate::gateway) fn new(limit: usize) -> Self {
-        Self(Arc::new(Semaphore::new(limit)))
+        Self(Arc::new(Places { limit, taken: AtomicUsize::new(0) }))
     }
 
+    /// A place, unless all are taken.
     pub(in crate::gateway) fn enter(&self) -> Option<Place> {
-        Some(Place { _permit: Arc::clone(&self.0).try_acquire_owned().ok()? })
+        let next = |taken| (taken < self.0.limit).then_some(taken + 1);
+        self.0.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        Some(Place(Arc::clone(&self.0)))
+    }
+
+    /// A place for the answer to an attempt, which cannot be refused any more. It counts against the limit of the others.
+    pub(in crate::gateway) fn enter_anyway(&self) -> Place {
+        self.0.taken.fetch_add(1, Ordering::Relaxed);
+        Place(Arc::clone(&self.0))
+    }
+
+    /// Whether the reserve is used up, too, so that no further attempt should begin: its answer could be one more stream.
+    pub(in crate::gateway) fn is_exhausted(&self) -> bool {
+        self.0.taken.load(Ordering::Relaxed) >= self.0.limit + RESERVE
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_attempts_count_and_are_never_refused() {
+        let passing = Passing::new(2);
+        let streams: Vec<_> = (0..1 + RESERVE).map(|_| passing.enter_anyway()).collect();
+        assert!(passing.enter().is_none() && !passing.is_exhausted());
+        let last = passing.enter_anyway();
+        assert!(passing.is_exhausted());
+        drop((streams, last));
+        let places = [passing.enter(), passing.enter()];
+        assert!(places.iter().all(Option::is_some) && passing.enter().is_none());
+        drop(places);
+        assert!(passing.enter().is_some());
     }
 }

@@ -2,8 +2,9 @@
 
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, Version};
+use http_body::Body;
 use hyper::body::Incoming;
-use semel::http::Rejection;
+use semel::http::{ReadAhead, Rejection};
 use tower_service::Service;
 
 use crate::config::{Config, Uncovered};
@@ -67,8 +68,13 @@ async fn answer(
         request
     };
     request.extensions_mut().insert(from);
+    let is_keyed = table::reads(target, &request);
+    let passing = target.upstream().passing();
+    if is_keyed && passing.is_exhausted() {
+        return Problem::BUSY.for_now().map(Reply::Other);
+    }
     if let Target::Covered(covered) = target
-        && table::reads(target, &request)
+        && is_keyed
     {
         match covered.callers.scope(request.headers(), request.uri()).await {
             Ok(Some(scope)) => drop(request.extensions_mut().insert(scope)),
@@ -92,7 +98,12 @@ async fn answer(
     }
     let (Ok(response) | Err(response)) = match target {
         Target::Covered(covered) => {
-            covered.service.clone().call(request).await.map(|response| response.map(Reply::Layer))
+            let answered = covered.service.clone().call(request).await;
+            answered.map(|response| {
+                // The limit of attempts has counted the request until now.
+                let place = (is_keyed && is_streamed(response.body())).then(|| passing.enter_anyway());
+                response.map(|body| Reply::Layer { body, _place: place })
+            })
         }
         Target::Open(upstream) => {
             upstream.clone().call(request).await.map(|response| response.map(Reply::Other))
@@ -100,6 +111,11 @@ async fn answer(
     }
     .map_err(|never| match never {});
     response
+}
+
+/// Whether a body still comes from the upstream.
+fn is_streamed(body: &ReadAhead<Returned>) -> bool {
+    !body.is_end_stream() && body.try_clone().is_none()
 }
 
 fn published(table: &Table) -> Response<Returned> {

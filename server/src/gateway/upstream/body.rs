@@ -20,7 +20,8 @@ use crate::gateway::upstream::patient::{Broken, Patient};
 /// What a client sends. Its trailers end here: what they add to the head was not there when the key was claimed.
 #[derive(Debug)]
 pub(in crate::gateway) struct Inbound {
-    body: Patient,
+    /// None for a body without any bytes.
+    body: Option<Patient>,
     passing: Option<Passing>,
 }
 
@@ -34,13 +35,18 @@ struct Passing {
 impl Inbound {
     /// A body that somebody reads before it is passed on, who has a limit of his own.
     pub(in crate::gateway) fn read(body: Incoming) -> Self {
-        Self { body: Patient::new(body, None), passing: None }
+        Self { body: Some(Patient::new(body, None)), passing: None }
+    }
+
+    /// The body of a request that has none.
+    fn empty() -> Self {
+        Self { body: None, passing: None }
     }
 
     /// A body that is passed on while it comes, as long as [enough](Drip) of it comes in each period.
     pub(in crate::gateway) fn passed(body: Incoming, period: Duration, moved: Moved) -> Self {
         let passing = Passing { moved, drip: Drip::new(period) };
-        Self { body: Patient::new(body, None), passing: Some(passing) }
+        Self { body: Some(Patient::new(body, None)), passing: Some(passing) }
     }
 }
 
@@ -78,6 +84,7 @@ impl Body for Inbound {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let Self { body, passing } = &mut *self;
+        let Some(body) = body else { return Poll::Ready(None) };
         let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
             let Some(passing) = passing else { return Poll::Pending };
             ready!(passing.drip.poll_slow(context));
@@ -91,11 +98,11 @@ impl Body for Inbound {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Patient::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Patient::size_hint)
     }
 }
 
@@ -107,8 +114,11 @@ pub(in crate::gateway) enum Outbound {
 }
 
 impl Outbound {
-    /// Another body with the same bytes, if the layer has read all of it.
+    /// Another body with the same bytes, if the layer has read all of it, or nothing of it is left to come.
     pub(in crate::gateway) fn try_clone(&self) -> Option<Self> {
+        if self.is_end_stream() {
+            return Some(Self::Passed(Inbound::empty()));
+        }
         match self {
             Self::Passed(_) => None,
             Self::Read(body) => body.try_clone().map(Self::Read),
@@ -157,7 +167,11 @@ impl Returned {
 /// What a client gets.
 #[derive(Debug)]
 pub(in crate::gateway) enum Reply {
-    Layer(ReadAhead<Returned>),
+    /// With the place of an answer that is streamed although its attempt has ended.
+    Layer {
+        body: ReadAhead<Returned>,
+        _place: Option<Place>,
+    },
     Other(Returned),
 }
 
@@ -199,7 +213,7 @@ impl Body for Returned {
 
 /// Either of two bodies is one.
 macro_rules! either {
-    ($either:ident { $one:ident, $other:ident }) => {
+    ($either:ident as $body:ident { $one:pat, $other:pat }) => {
         impl Body for $either {
             type Data = Bytes;
             type Error = Broken;
@@ -209,27 +223,27 @@ macro_rules! either {
                 context: &mut Context<'_>,
             ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
                 match self.get_mut() {
-                    Self::$one(body) => Pin::new(body).poll_frame(context),
-                    Self::$other(body) => Pin::new(body).poll_frame(context),
+                    $one => Pin::new($body).poll_frame(context),
+                    $other => Pin::new($body).poll_frame(context),
                 }
             }
 
             fn is_end_stream(&self) -> bool {
                 match self {
-                    Self::$one(body) => body.is_end_stream(),
-                    Self::$other(body) => body.is_end_stream(),
+                    $one => $body.is_end_stream(),
+                    $other => $body.is_end_stream(),
                 }
             }
 
             fn size_hint(&self) -> SizeHint {
                 match self {
-                    Self::$one(body) => body.size_hint(),
-                    Self::$other(body) => body.size_hint(),
+                    $one => $body.size_hint(),
+                    $other => $body.size_hint(),
                 }
             }
         }
     };
 }
 
-either!(Outbound { Passed, Read });
-either!(Reply { Layer, Other });
+either!(Outbound as body { Outbound::Passed(body), Outbound::Read(body) });
+either!(Reply as body { Reply::Layer { body, .. }, Reply::Other(body) });

@@ -65,8 +65,7 @@ pub(in crate::gateway) struct Client {
 }
 
 /// A client for all upstreams.
-pub(in crate::gateway) fn client(trust: ClientConfig) -> Client {
-    let doubts = Doubts::default();
+pub(in crate::gateway) fn client(trust: ClientConfig, doubts: Doubts) -> Client {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -117,6 +116,11 @@ impl Upstream {
         Self(Arc::new(Shared { client, origin, patience, passing, seconds }))
     }
 
+    /// The places for what is passed through, shared by all upstreams.
+    pub(in crate::gateway) fn passing(&self) -> &Passing {
+        &self.0.passing
+    }
+
     /// A request of our own that asks for the same.
     pub(in crate::gateway) fn request(
         &self,
@@ -147,11 +151,16 @@ impl Upstream {
         Ok(request)
     }
 
-    /// Sends a request, once, and waits for the head of the answer.
-    pub(in crate::gateway) async fn send(
+    /// Sends a request, once, over a connection of its own, and waits for the head of the answer.
+    pub(in crate::gateway) async fn send_over_new(
         &self,
         request: Request<Outbound>,
     ) -> Result<Response<Returned>, Unanswered> {
+        self.send_over(&self.0.client.fresh, request).await
+    }
+
+    /// Sends a request, once, and waits for the head of the answer.
+    async fn send(&self, request: Request<Outbound>) -> Result<Response<Returned>, Unanswered> {
         let client = &self.0.client;
         match client.doubts.has(&self.0.origin.authority) {
             true => self.send_over(&client.fresh, request).await,
@@ -170,7 +179,7 @@ impl Upstream {
         match (self.send(request).await, spare) {
             (Err(Unanswered::Unsent), Some((parts, body))) => {
                 let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
-                self.send_over(&self.0.client.fresh, request).await
+                self.send_over_new(request).await
             }
             (answer, _) => answer,
         }
@@ -298,9 +307,9 @@ impl Unanswered {
         let cause = match Broken::caused(error) {
             Some(Broken::Off(_)) => return Self::BrokeOff,
             Some(Broken::Slow) => return Self::Slow,
-            None if Unsent::caused(error) => return Self::Unsent,
             // A request that a closed connection has not taken is given back as it was.
-            None if !connected || is_canceled(error) => Self::Unreachable,
+            None if Unsent::caused(error) || connected && is_canceled(error) => return Self::Unsent,
+            None if !connected => Self::Unreachable,
             None => Self::Lost,
         };
         let why = error.source().map_or_else(|| error.to_string(), chain);
