@@ -240,8 +240,8 @@ impl IdempotencyLayer {
     /// find out then that it cannot be used.
     ///
     /// # Errors
-    /// Refused if it is sealed with another secret than [`IdempotencyLayer::with_principal_secrets`] was given; else what
-    /// the store says.
+    /// Refused if a secret that [`IdempotencyLayer::with_principal_secrets`] was given is shorter than 16 bytes, or the one in
+    /// the store is sealed with another; else what the store says.
     pub async fn prepare(&self) -> Result<(), StoreError> {
         match &self.options.scoping {
             Scoping::Credentials { .. } => self.options.secret.digest(self.once.store()).await.map(drop),

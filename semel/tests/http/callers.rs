@@ -69,7 +69,8 @@ async fn processes_agree_on_a_secret_whatever_is_configured_when() {
     let ann = [("authorization", "Bearer ann")];
     let (plain, _) = counting(layer(&[])).await;
     assert_eq!(pay(&plain, &ann).await, (200, "run 1".to_owned()));
-    for secrets in [&["old"][..], &["new", "old"], &["new"]] {
+    let (old, new) = ("old 0123456789 old", "new 0123456789 new");
+    for secrets in [&[old][..], &[new, old], &[new]] {
         let layer = layer(secrets);
         layer.prepare().await.expect("the secret can be used");
         let (server, count) = counting(layer).await;
@@ -78,13 +79,30 @@ async fn processes_agree_on_a_secret_whatever_is_configured_when() {
     }
     // The first process goes on with what it knows.
     assert_eq!(pay(&plain, &ann).await, (200, "run 1".to_owned()));
-    for secrets in [&[][..], &["old"]] {
+    for secrets in [&[][..], &[old]] {
         let refused = layer(secrets).prepare().await.expect_err("it is sealed with the new one");
         assert!(!refused.is_transient() && refused.to_string().contains("sealed"), "{refused}");
         let (server, count) = counting(layer(secrets)).await;
         assert_eq!(pay(&server, &ann).await.0, 503);
         assert_eq!(count.get(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_short_principal_secret_is_refused() {
+    for secrets in [&[""][..], &["fifteen bytes.."], &["sixteen bytes...", "short"]] {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).with_principal_secrets(secrets.iter().copied());
+        let refused = layer.prepare().await.expect_err("it can be guessed");
+        assert!(
+            !refused.is_transient() && refused.to_string().contains("shorter than 16 bytes"),
+            "{refused}"
+        );
+        let (server, count) = counting(layer).await;
+        assert_eq!(pay(&server, &[("authorization", "Bearer ann")]).await.0, 503);
+        assert_eq!(count.get(), 0);
+    }
+    let layer = IdempotencyLayer::new(MemoryStore::new()).with_principal_secrets(["sixteen bytes..."]);
+    layer.prepare().await.expect("it is long enough");
 }
 
 #[tokio::test]

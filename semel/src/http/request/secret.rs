@@ -16,6 +16,9 @@ use crate::words::error::StoreError;
 /// what it held: then all processes should go on with the same one.
 const CHECK_AFTER: Duration = Duration::from_secs(10);
 
+/// The least bytes of a secret of the configuration: a shorter one can be guessed.
+const MIN_BYTES: usize = 16;
+
 /// How often a secret is sealed anew when other processes do so at the same time.
 const TRIES: u32 = 4;
 
@@ -110,6 +113,11 @@ impl PrincipalSecret {
 
     /// Agrees with the store on one secret, and has it sealed as it is configured.
     async fn learn(&self, store: &Arc<dyn Store>) -> Result<Known, StoreError> {
+        if self.configured.iter().any(|secret| secret.len() < MIN_BYTES) {
+            return Err(StoreError::refused(format!(
+                "a principal secret of the configuration is shorter than {MIN_BYTES} bytes: use at least {MIN_BYTES} random ones"
+            )));
+        }
         let first = self.configured.first().map(AsRef::as_ref);
         let before = self.shared.known.read().unwrap_or_else(PoisonError::into_inner).clone();
         // If the store has lost the secret it gets the same one back.
