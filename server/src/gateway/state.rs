@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Result, ensure};
+use rustls::ClientConfig;
 use semel::http::IdempotencyLayer;
 use tokio_rustls::TlsAcceptor;
 
@@ -37,6 +38,8 @@ pub(super) struct Current {
     /// One for each worker, with connections of its own.
     pub(super) tables: Vec<Table>,
     pub(super) tls: Option<TlsAcceptor>,
+    /// The authorities that upstreams and issuers are checked by.
+    trust: ClientConfig,
 }
 
 impl State {
@@ -109,7 +112,9 @@ impl State {
         }
         let Self { layer, keys, passing, doubts, workers, .. } = self;
         let current = Arc::new(Current::new(config, layer, keys, workers, passing, doubts)?);
+        let trust = current.trust.clone();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+        keys.set_trust(&trust);
         Ok(())
     }
 }
@@ -132,6 +137,6 @@ impl Current {
         };
         let tables = workers.handles().iter().map(table).collect::<Result<_>>()?;
         let tls = config.tls.as_ref().map(tls::server).transpose()?;
-        Ok(Self { config, tables, tls })
+        Ok(Self { config, tables, tls, trust })
     }
 }

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 /// How many keys of an issuer are looked at.
 const MAX_KEYS: usize = 100;
+/// How many keys a token is checked against: a caller needs no credential to have that done.
+const MAX_CHECKS: usize = 4;
 
 /// The usable keys, each with the only algorithm that it is used with.
 pub(super) struct Keys(Vec<PublicKey>);
@@ -18,30 +20,34 @@ struct PublicKey {
 }
 
 impl Keys {
-    /// Those of a JWK Set. Keys of other kinds are left out.
+    /// Those of a JWK Set. Keys of other kinds are left out, so there may be none: an issuer that publishes no key any more has
+    /// taken back all of them.
     ///
     /// # Errors
-    /// If it is none, or has no key that can be used.
+    /// If it is no JWK Set.
     pub(super) fn parse(text: &[u8]) -> Result<Self> {
         let set: Value = serde_json::from_slice(text).context("it is no JSON")?;
         let keys = set.get("keys").and_then(Value::as_array).context("it is no JWK Set, which has `keys`")?;
         ensure!(keys.len() <= MAX_KEYS, "it has more than {MAX_KEYS} keys");
         let usable: Vec<PublicKey> = keys.iter().filter_map(usable).collect();
-        ensure!(!usable.is_empty(), "it has no key for RS256, ES256 or EdDSA");
         Ok(Self(usable))
     }
 
-    /// Those with which a token of this algorithm and of this key id may be signed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those with which a token of this algorithm and of this key id may be signed: the key that it names, then a few of those that
+    /// have no id, or of all if the token names none.
     pub(super) fn matching(
         &self,
         algorithm: Algorithm,
         id: Option<&str>,
     ) -> impl Iterator<Item = &DecodingKey> {
-        let named = move |key: &&PublicKey| match (&key.id, id) {
-            (Some(own), Some(id)) => own == id,
-            _ => true,
-        };
-        self.0.iter().filter(move |key| key.algorithm == algorithm).filter(named).map(|key| &key.key)
+        let fitting = move || self.0.iter().filter(move |key| key.algorithm == algorithm);
+        let named = fitting().filter(move |key| id.is_some() && key.id.as_deref() == id);
+        let unnamed = fitting().filter(move |key| id.is_none() || key.id.is_none());
+        named.chain(unnamed).take(MAX_CHECKS).map(|key| &key.key)
     }
 }
 
@@ -80,11 +86,14 @@ mod tests {
             assert_eq!(of(good).map(|keys| keys.0.len()).unwrap_or(0), 1, "{good}");
         }
         for bad in [r#","use":"enc""#, r#","alg":"HS256""#, r#","key_ops":["sign"]"#] {
-            assert!(of(bad).is_err(), "{bad}");
+            assert!(of(bad).unwrap().is_empty(), "{bad}");
         }
         let secret = r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#;
-        assert!(Keys::parse(secret.as_bytes()).is_err());
-        for bad in ["", "[]", "{}", r#"{"keys":[]}"#, r#"{"keys":[1]}"#] {
+        assert!(Keys::parse(secret.as_bytes()).unwrap().is_empty());
+        for none in [r#"{"keys":[]}"#, r#"{"keys":[1]}"#] {
+            assert!(Keys::parse(none.as_bytes()).unwrap().is_empty(), "{none}");
+        }
+        for bad in ["", "[]", "{}"] {
             assert!(Keys::parse(bad.as_bytes()).is_err(), "{bad}");
         }
     }
@@ -97,5 +106,17 @@ mod tests {
         assert_eq!(found(Algorithm::EdDSA, None), 1);
         assert_eq!(found(Algorithm::EdDSA, Some("b")), 0);
         assert_eq!(found(Algorithm::RS256, Some("a")), 0);
+    }
+
+    /// A token that nobody has signed was checked against 100 keys.
+    #[test]
+    fn a_token_is_checked_against_a_few_keys_and_first_against_the_one_that_it_names() {
+        let unnamed = ED.replace(r#","kid":"a""#, "");
+        let others = format!("{unnamed}}},").repeat(90);
+        let keys = Keys::parse(format!(r#"{{"keys":[{others}{ED}}}]}}"#).as_bytes()).unwrap();
+        assert_eq!(keys.matching(Algorithm::EdDSA, None).count(), MAX_CHECKS);
+        assert_eq!(keys.matching(Algorithm::EdDSA, Some("b")).count(), MAX_CHECKS);
+        let named = &keys.0.last().unwrap().key;
+        assert!(std::ptr::eq(keys.matching(Algorithm::EdDSA, Some("a")).next().unwrap(), named));
     }
 }

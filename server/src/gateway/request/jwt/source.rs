@@ -31,6 +31,8 @@ pub(super) const RELOAD_EVERY: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 256 << 10;
 
+const NO_KEY: &str = "it has no key for RS256, ES256 or EdDSA";
+
 /// The keys of an issuer, as they were read last.
 pub(in crate::gateway) struct KeySource {
     at: KeysAt,
@@ -101,9 +103,11 @@ impl KeySource {
             return;
         }
         self.state.write().unwrap_or_else(PoisonError::into_inner).tried = Some(Instant::now());
-        match self.fetch().await {
+        match self.fetch().await.and_then(|keys| self.check(keys)) {
             Ok(keys) => {
-                if at_once {
+                if keys.is_empty() {
+                    tracing::warn!(keys = %self.at, "the issuer publishes no key for RS256, ES256 or EdDSA: all tokens are refused");
+                } else if at_once {
                     tracing::info!(keys = %self.at, "read the keys of the issuer");
                 }
                 let read = Some((Arc::new(keys), Instant::now()));
@@ -113,6 +117,12 @@ impl KeySource {
                 tracing::warn!(keys = %self.at, error = format!("{error:#}"), "the keys of the issuer could not be read");
             }
         }
+    }
+
+    /// Refuses a set without keys at first, as it is more likely a mistake. Later it takes back the keys that were there.
+    fn check(&self, keys: Keys) -> Result<Keys> {
+        ensure!(!keys.is_empty() || self.read_last().is_some(), NO_KEY);
+        Ok(keys)
     }
 
     async fn fetch(&self) -> Result<Keys> {
@@ -135,7 +145,9 @@ impl KeySource {
 /// # Errors
 /// If it cannot be read, or holds none that can be used.
 pub(in crate::gateway) fn check_file(path: &Path) -> Result<()> {
-    read_file(path).map(drop)
+    let keys = read_file(path)?;
+    ensure!(!keys.is_empty(), "could not use the keys in {}: {NO_KEY}", path.display());
+    Ok(())
 }
 
 fn read_file(path: &Path) -> Result<Keys> {
@@ -172,13 +184,18 @@ async fn download(uri: Uri, trust: ClientConfig) -> Result<Bytes> {
 pub(in crate::gateway) struct KeySources(Lock<HashMap<KeysAt, Arc<KeySource>>>);
 
 impl KeySources {
-    /// The source of these keys.
+    /// The source of these keys. One that is there already keeps its trust, as the configuration may yet be refused.
     pub(in crate::gateway) fn of(&self, config: &JwtConfig, trust: &ClientConfig) -> Arc<KeySource> {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || KeySource::new(config.keys.clone(), trust.clone());
-        let source = sources.entry(config.keys.clone()).or_insert_with(new);
-        *source.trust.write().unwrap_or_else(PoisonError::into_inner) = trust.clone();
-        Arc::clone(source)
+        Arc::clone(sources.entry(config.keys.clone()).or_insert_with(new))
+    }
+
+    /// Has all sources trust what the configuration in force says.
+    pub(in crate::gateway) fn set_trust(&self, trust: &ClientConfig) {
+        for source in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            *source.trust.write().unwrap_or_else(PoisonError::into_inner) = trust.clone();
+        }
     }
 
     /// Reads the keys that a configuration names, and forgets the others.
@@ -192,5 +209,44 @@ impl KeySources {
         for source in sources {
             source.read(true).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::accept::tls;
+
+    fn set(keys: &str) -> Keys {
+        Keys::parse(keys.as_bytes()).expect("a JWK Set")
+    }
+
+    /// A reload that was refused had changed it.
+    #[test]
+    fn a_configuration_changes_the_trust_of_a_source_only_once_it_is_in_force() {
+        let (old, mut new) = (tls::client(None).unwrap(), tls::client(None).unwrap());
+        new.alpn_protocols = vec![b"new".to_vec()];
+        let config = JwtConfig {
+            keys: KeysAt::Url(Uri::from_static("https://issuer.example/keys")),
+            issuer: "i".to_owned(),
+            audience: "a".to_owned(),
+            claim: "sub".to_owned(),
+        };
+        let sources = KeySources::default();
+        let source = sources.of(&config, &old);
+        let protocols = |source: &KeySource| source.trust.read().unwrap().alpn_protocols.len();
+        assert!(Arc::ptr_eq(&source, &sources.of(&config, &new)));
+        assert_eq!(protocols(&source), 0);
+        sources.set_trust(&new);
+        assert_eq!(protocols(&source), 1);
+    }
+
+    /// The keys that an issuer had taken back were used for an hour.
+    #[test]
+    fn a_set_without_keys_is_an_error_at_first_and_takes_back_keys_later() {
+        let source = KeySource::new(KeysAt::File("keys.json".into()), tls::client(None).unwrap());
+        assert!(source.check(set(r#"{"keys":[]}"#)).is_err());
+        source.state.write().unwrap().keys = Some((Arc::new(set(r#"{"keys":[]}"#)), Instant::now()));
+        assert!(source.check(set(r#"{"keys":[{"kty":"new"}]}"#)).is_ok());
     }
 }
