@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use http::Uri;
-use http::uri::Scheme;
+use http::uri::{Authority, Scheme};
 
 use super::RouteSettings;
 
@@ -50,6 +50,28 @@ impl JwtConfig {
     }
 }
 
+/// The first setting for tokens that is set, if there is any.
+pub(super) fn setting_of(settings: &RouteSettings) -> Option<&'static str> {
+    let RouteSettings { jwks, issuer, audience, claim, .. } = settings;
+    let all = [("jwks", jwks), ("issuer", issuer), ("audience", audience), ("claim", claim)];
+    all.into_iter().find(|(_, value)| value.is_some()).map(|(name, _)| name)
+}
+
+/// Refuses a setting for tokens where no token is verified: its operator believes that callers are.
+///
+/// # Errors
+/// If it is set and not used.
+pub(super) fn ensure_used(named: Option<&str>, is_used: bool) -> Result<()> {
+    match named {
+        Some(name) if !is_used => {
+            bail!(
+                "{name} is set, and no scope is `jwt`, so no token is verified: set `scope = \"jwt\"`, or remove {name}"
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
 impl std::str::FromStr for KeysAt {
     type Err = anyhow::Error;
 
@@ -58,13 +80,15 @@ impl std::str::FromStr for KeysAt {
             return Ok(Self::File(text.into()));
         }
         ensure!(!text.contains('@'), "jwks has a login, which is not supported");
-        let uri: Uri = text.parse().with_context(|| format!("jwks `{text}` is not a URL"))?;
+        // The query may hold a token.
+        let shown = text.split('?').next().unwrap_or_default();
+        let uri: Uri = text.parse().with_context(|| format!("jwks `{shown}` is not a URL"))?;
         let is_local = uri.host().is_some_and(|host| {
             let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
             host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
         });
         let is_safe = uri.scheme() == Some(&Scheme::HTTPS) || uri.scheme() == Some(&Scheme::HTTP) && is_local;
-        ensure!(is_safe, "jwks `{text}` is neither an https URL, nor an http URL of this host, nor a file");
+        ensure!(is_safe, "jwks `{shown}` is neither an https URL, nor an http URL of this host, nor a file");
         Ok(Self::Url(uri))
     }
 }
@@ -73,7 +97,11 @@ impl fmt::Display for KeysAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Url(uri) => uri.fmt(f),
+            // Without the query, which may hold a token.
+            Self::Url(uri) => {
+                let (scheme, authority) = (uri.scheme_str(), uri.authority().map_or("", Authority::as_str));
+                write!(f, "{}://{authority}{}", scheme.unwrap_or_default(), uri.path())
+            }
         }
     }
 }
@@ -101,5 +129,13 @@ mod tests {
         ] {
             assert!(bad.parse::<KeysAt>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_query_of_a_url_is_not_shown() {
+        let shown = "https://issuer.example/keys?token=secret".parse::<KeysAt>().unwrap().to_string();
+        assert_eq!(shown, "https://issuer.example/keys");
+        let refused = "http://issuer.example/keys?token=secret".parse::<KeysAt>().unwrap_err();
+        assert!(!refused.to_string().contains("secret"), "{refused}");
     }
 }

@@ -1,6 +1,7 @@
 //! What the gateway was told, checked and complete.
 
 mod settings;
+pub(crate) mod guarded;
 mod limits;
 mod units;
 mod words;
@@ -151,7 +152,9 @@ impl Config {
             let config = || {
                 let pattern: Pattern = path.parse().map_err(anyhow::Error::msg)?;
                 let upstream = own.upstream.as_deref().or(upstream.as_deref());
+                let named = jwt::setting_of(&own.settings);
                 let config = RouteConfig::new(upstream, own.settings.or(route.clone()))?;
+                jwt::ensure_used(named, config.jwt.is_some())?;
                 place.check_policy(&config.policy)?;
                 ensure!(
                     config.upstream.is_some(),
@@ -162,6 +165,8 @@ impl Config {
             config().with_context(|| format!("route {path}"))
         });
         let routes = routes.collect::<Result<Vec<_>>>()?;
+        let verifies = routes.iter().map(|(_, route)| route).chain([&all]).any(|route| route.jwt.is_some());
+        jwt::ensure_used(jwt::setting_of(&route), verifies)?;
         ensure!(
             all.upstream.is_some() || !routes.is_empty(),
             "there is no upstream: say where the service is, such as --upstream http://127.0.0.1:3000"
@@ -174,6 +179,8 @@ impl Config {
             .collect();
         scope_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         scope_headers.dedup();
+        let underscores = settings.underscores.unwrap_or(Underscores::Drop);
+        guarded::check_scopes(&scope_headers, underscores)?;
         let max_connections = settings.max_connections.unwrap_or(10_000);
         ensure!((1..=1_000_000).contains(&max_connections), "max-connections is not within 1 to 1000000");
         let limits = Limits::new(&settings.limits, place.store_url())?;
@@ -218,7 +225,7 @@ impl Config {
             } else {
                 Uncovered::Refuse
             }),
-            underscores: settings.underscores.unwrap_or(Underscores::Drop),
+            underscores,
             scope_headers,
             place,
             realm,
@@ -473,11 +480,40 @@ mod tests {
                 "upstream = 'http://a'\nmax-memory = '4MiB'\n[[route]]\npath = '/a'\nmax-response = '3MiB'",
                 "route /a: max-response of 3MiB is more than half of max-memory",
             ),
+            (
+                "upstream = 'http://a'\nscope = 'header:X_User'",
+                "the header x_user has an underscore, and such headers are removed from requests: name it x-user",
+            ),
+            (
+                "upstream = 'http://a'\nunderscores = 'allow'\nscope = 'credentials:x_real_ip'",
+                "a service could take it for x-real-ip",
+            ),
+            (
+                "upstream = 'http://a'\nscope = 'header:Semel-User'",
+                "the header semel-user is removed from requests",
+            ),
+            ("upstream = 'http://a'\njwks = 'keys.json'", "jwks is set, and no scope is `jwt`"),
+            ("upstream = 'http://a'\nclaim = 'uid'", "claim is set, and no scope is `jwt`"),
+            (
+                "upstream = 'http://a'\n[[route]]\npath = '/a'\nissuer = 'i'",
+                "route /a: issuer is set, and no scope is `jwt`",
+            ),
             ("upstream = 'http://a'\nwebsocket-timeout = '0s'", "websocket-timeout of 0s is not within"),
             ("upstream = 'http://a'\nheader-timeout = '0s'", "header-timeout of 0s is not within"),
         ] {
             assert!(refused(text).contains(says), "{text}: {}", refused(text));
         }
+    }
+
+    #[test]
+    fn a_scope_by_a_header_with_an_underscore_needs_such_headers() {
+        config("upstream = 'http://a'\nunderscores = 'allow'\nscope = 'header:X_User'").unwrap();
+    }
+
+    #[test]
+    fn tokens_that_only_a_route_needs_may_be_described_for_all() {
+        let all = "upstream = 'http://a'\njwks = 'k'\nissuer = 'i'\naudience = 'a'";
+        config(&format!("{all}\n[[route]]\npath = '/a'\nscope = 'jwt'\n[[route]]\npath = '/b'")).unwrap();
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn tell_scopes(config: &Config) {
         let anonymous = config.anonymous(settings);
         let gets = match (&settings.scope, anonymous) {
             (Scoping::None, _) => "all callers are one",
-            (Scoping::Header { is_secret: false, .. } | Scoping::Jwt, _) => "refused",
+            (Scoping::Header { .. } | Scoping::Jwt, _) => "refused",
             (_, Anonymous::Share) => "all of them are one caller",
             (Scoping::Credentials(_), Anonymous::ShareLocal) => {
                 "one caller, unless they come through a proxy"

@@ -47,6 +47,18 @@ async fn a_header_may_say_whose_key_it_is() {
     assert_eq!(upstream.count(), 3);
 }
 
+/// `--anonymous share`, which these gateways have, made all who had passed by the proxy one caller.
+#[tokio::test]
+async fn a_header_that_is_a_secret_is_needed_whatever_anonymous_callers_get() {
+    let upstream = Upstream::counting().await;
+    for scope in ["header:X-Session", "header:X-User:secret"] {
+        let mut gateway = Setup::before(upstream.address).with("--scope", scope).start().await;
+        gateway.line("callers_without=\"refused\"").await;
+        gateway.post("k", "{}").await.problem(400, "idempotency_scope_missing");
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
 #[tokio::test]
 async fn a_scope_may_be_everybodys() {
     let upstream = Upstream::counting().await;
@@ -130,5 +142,27 @@ async fn what_the_gateway_does_is_published() {
     assert_eq!(published["header"], "idempotency-key");
     assert_eq!(published["after_crash"], "hold");
     assert_eq!((&published["retention_seconds"], &published["lease_seconds"]), (&7_200.into(), &10.0.into()));
+    let codes = codes(&published);
+    assert!(codes.contains("upgrade_refused") && codes.contains("gateway_busy"), "{codes}");
+    assert!(!codes.contains("token_"), "{codes}");
     assert_eq!(upstream.count(), 0);
+}
+
+fn codes(published: &Value) -> String {
+    let problems = published["problems"].as_array().expect("a list");
+    problems.iter().map(|problem| format!("{} ", problem["code"].as_str().expect("a code"))).collect()
+}
+
+#[tokio::test]
+async fn codes_of_tokens_are_published_where_tokens_are_verified() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::before(upstream.address).with("--scope", "jwt").with("--issuer", "i");
+    // Nothing listens there, which does not matter before a token comes.
+    let setup = setup.with("--audience", "a").with("--jwks", "http://127.0.0.1:9/keys");
+    let gateway = setup.start().await;
+    let reply = gateway.ask("GET /.well-known/idempotency", "", "").await;
+    let codes = codes(&serde_json::from_slice(&reply.body).expect("JSON"));
+    for code in ["token_missing", "token_invalid", "token_keys_unavailable"] {
+        assert!(codes.contains(code), "{code}: {codes}");
+    }
 }

@@ -4,8 +4,14 @@ use http::header::{CONNECTION, HOST, HeaderName, UPGRADE};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, Version};
 
+<<<<<<< HEAD
 use crate::config::{Config, Underscores};
 use crate::gateway::accept::FIELDS;
+=======
+use semel::http::Credential;
+
+use crate::config::{Config, Underscores, guarded};
+>>>>>>> 69ef7cb (Refuse scopes and settings for tokens that could never work, and guard X-Real-IP)
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::Returned;
 use crate::gateway::upstream::headers::{belongs_to_the_connection, tokens};
@@ -20,7 +26,7 @@ pub(in crate::gateway) fn admit<B>(
     }
     check(request)?;
     let named: Vec<String> = named_by_connection(request.headers());
-    if let Some(name) = named.iter().find(|name| is_counted_on(name, config)) {
+    if let Some(name) = named.iter().find(|name| is_counted_on(name, config) || may_be_credential(name)) {
         let detail =
             format!("The field Connection names {name}, without which this would be another request");
         return Err(Box::new(Problem::MALFORMED.last(&detail)));
@@ -88,22 +94,14 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
         .collect()
 }
 
-/// Whether the gateway counts on a field of this name: for the key, for the caller, for where the request goes and how long
-/// it is, and for what it tells the service itself.
+/// Whether the gateway relies on a field of this name.
 fn is_counted_on(name: &str, config: &Config) -> bool {
-    const NAMES: [&str; 9] = [
-        "idempotency-key",
-        "authorization",
-        "cookie",
-        "x-api-key",
-        "host",
-        "content-length",
-        "transfer-encoding",
-        "forwarded",
-        "via",
-    ];
-    let is_scope = || config.scope_headers.iter().any(|scope| scope.as_str() == name);
-    NAMES.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("semel-") || is_scope()
+    guarded::is_guarded(name, &config.scope_headers)
+}
+
+/// Whether a field of this name suggests a credential: without it, a request on loopback would look like one of a local caller.
+fn may_be_credential(name: &str) -> bool {
+    name.parse().is_ok_and(|name: HeaderName| Credential::is_likely_in(&name))
 }
 
 /// What only the gateway says, and what a service could take for another field: for many of them an underscore is a hyphen.
@@ -205,6 +203,9 @@ mod tests {
             "X-Forwarded-Anything",
             "forwarded",
             "via",
+            "x-real-ip",
+            "x-session-id",
+            "X-Auth-Token",
             "semel-fence",
         ] {
             assert_eq!(named(bad, ""), None, "{bad}");
@@ -223,6 +224,7 @@ mod tests {
             ("semel_fence", "9"),
             ("idempotency_key", "k"),
             ("x_forwarded_for", "10.0.0.1"),
+            ("x_real_ip", "10.0.0.1"),
             ("x_mine", "1"),
             ("x-user", "1"),
             ("x_user", "2"),

@@ -134,8 +134,19 @@ impl Problem {
     );
 
     /// Those that a client may meet with a key, besides those of the layer.
-    pub(in crate::gateway) const PUBLISHED: [Self; 6] =
-        [Self::MALFORMED, Self::UNCOVERED, Self::UNREACHABLE, Self::LOST, Self::MISFRAMED, Self::TIMED_OUT];
+    pub(in crate::gateway) const PUBLISHED: [Self; 8] = [
+        Self::MALFORMED,
+        Self::UNCOVERED,
+        Self::UPGRADE,
+        Self::BUSY,
+        Self::UNREACHABLE,
+        Self::LOST,
+        Self::MISFRAMED,
+        Self::TIMED_OUT,
+    ];
+    /// Those that it may meet besides where the gateway verifies tokens.
+    pub(in crate::gateway) const OF_TOKENS: [Self; 3] =
+        [Self::TOKEN_MISSING, Self::TOKEN_INVALID, Self::KEYS_UNAVAILABLE];
 
     /// What does not depend on the request.
     pub(in crate::gateway) fn published(self) -> Value {

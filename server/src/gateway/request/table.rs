@@ -61,11 +61,14 @@ impl Table {
             let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout, passing.clone());
             let layer = layer_of(config, pattern, route, layer)?;
             let mut published = layer.published();
-            if let Some(problems) = published["problems"].as_array_mut() {
-                problems.extend(Problem::PUBLISHED.map(Problem::published));
-            }
             let service = layer.layer(upstream.clone());
             let callers = callers_of(config, route, keys)?;
+            if let Some(problems) = published["problems"].as_array_mut() {
+                problems.extend(Problem::PUBLISHED.map(Problem::published));
+                if matches!(callers, Callers::Token(_)) {
+                    problems.extend(Problem::OF_TOKENS.map(Problem::published));
+                }
+            }
             let covered = Covered { service, upstream, methods: route.methods.clone(), callers };
             Ok(Some((Target::Covered(Box::new(covered)), published)))
         };
@@ -160,7 +163,7 @@ fn layer_of(
         (Some(named), scope) => {
             let anonymous = match (scope, config.anonymous(route)) {
                 // It is set by something in front of the gateway: where it lacks, that was passed by.
-                (Scoping::Header { .. }, Anonymous::ShareLocal) => Anonymous::Refuse,
+                (Scoping::Header { .. }, _) => Anonymous::Refuse,
                 (_, anonymous) => anonymous,
             };
             layer.with_credentials(named).with_anonymous_callers(anonymous)

@@ -1,0 +1,52 @@
+//! The fields of a request on which the gateway relies.
+
+use anyhow::{Result, ensure};
+use http::HeaderName;
+
+use super::Underscores;
+
+/// Whether the gateway relies on a field of this name: for the key, for the caller, for the destination and the length of the
+/// request, and for what it tells the service itself.
+pub(crate) fn is_guarded(name: &str, scope_headers: &[HeaderName]) -> bool {
+    const NAMES: [&str; 10] = [
+        "idempotency-key",
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "forwarded",
+        "via",
+        "x-real-ip",
+    ];
+    let is_scope = || scope_headers.iter().any(|scope| scope.as_str() == name);
+    NAMES.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("semel-") || is_scope()
+}
+
+/// Refuses scopes by a header that is removed from every request before the scope is read.
+///
+/// # Errors
+/// If there is such a header; the message says what to do.
+pub(super) fn check_scopes(scope_headers: &[HeaderName], underscores: Underscores) -> Result<()> {
+    for name in scope_headers.iter().map(HeaderName::as_str) {
+        let hyphens = name.replace('_', "-");
+        ensure!(
+            !name.starts_with("semel-"),
+            "scope: the header {name} is removed from requests: use another name"
+        );
+        if hyphens == name {
+            continue;
+        }
+        ensure!(
+            underscores == Underscores::Allow,
+            "scope: the header {name} has an underscore, and such headers are removed from requests: name it {hyphens}, or set \
+             `underscores = \"allow\"`"
+        );
+        ensure!(
+            !is_guarded(&hyphens, scope_headers),
+            "scope: the header {name} is removed from requests, because a service could take it for {hyphens}: use another name"
+        );
+    }
+    Ok(())
+}
