@@ -3,15 +3,10 @@
 use http::header::{CONNECTION, HOST, HeaderName, UPGRADE};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, Version};
-
-<<<<<<< HEAD
-use crate::config::{Config, Underscores};
-use crate::gateway::accept::FIELDS;
-=======
 use semel::http::Credential;
 
 use crate::config::{Config, Underscores, guarded};
->>>>>>> 69ef7cb (Refuse scopes and settings for tokens that could never work, and guard X-Real-IP)
+use crate::gateway::accept::FIELDS;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::Returned;
 use crate::gateway::upstream::headers::{belongs_to_the_connection, tokens};
