@@ -21,7 +21,7 @@ use crate::sites::Sites;
 use crate::tally::Tally;
 
 /// How often something that has to be found is tried.
-const CONTROL_TRIES: u64 = 3;
+const CONTROL_TRIES: u64 = 8;
 
 /// How much longer than its faults a round may take.
 const GRACE: Duration = Duration::from_secs(90);
