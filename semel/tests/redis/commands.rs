@@ -92,7 +92,7 @@ fn spelled(granted: &str) -> String {
 
 #[test]
 fn the_options_that_the_page_names_exist() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
     let mut source = sources("", "rs").concat();
     source.push_str(&fs::read_to_string(folder.join("tiered/mod.rs")).unwrap());
     let page = page();

@@ -50,8 +50,7 @@ pub async fn an_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
     }
 }
 
-/// A released or voided record expires as soon as no copy of its claim can arrive. A reset one is kept for its whole retention,
-/// as the lost owner may still run, and the fence of the next attempt must be higher.
+/// A released or voided record expires as soon as no copy of its claim can arrive; a reset one is kept for its whole retention.
 pub async fn a_released_record_is_kept_for_late_copies_only(on: &Subject) {
     let (released, _) = on.released().await;
     let (voided, _) = on.running().await;

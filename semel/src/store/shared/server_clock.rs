@@ -95,9 +95,12 @@ pub(crate) struct Shift(i64);
 impl Shift {
     pub(crate) const NONE: Self = Self(0);
 
-    /// The clocks have said this at the same moment.
+    /// The clocks have said this at about the same moment. A small difference is the time that the two answers took, and
+    /// would make the moments of a record differ from one read to the next: it counts as none.
     pub(crate) fn between(store: Timestamp, server: Timestamp) -> Self {
-        Self(server.as_micros().wrapping_sub(store.as_micros()).cast_signed())
+        const SMALL_MICROS: u64 = 250_000;
+        let shift = server.as_micros().wrapping_sub(store.as_micros()).cast_signed();
+        Self(if shift.unsigned_abs() < SMALL_MICROS { 0 } else { shift })
     }
 
     /// The moment by the clock of the server that the store's clock calls so.
