@@ -92,7 +92,7 @@ async fn a_clock_that_is_set_back_does_not_lower_a_fence() {
     let Claim::Granted(first) = store.claim(&one).await.unwrap() else { panic!("not granted") };
     store.memory_clock().set_back(Duration::from_secs(3_600));
     assert!(store.release(&first).await.unwrap().stands());
-    let again = Ask { token: Token::random(), ..ask(&store, "one").await };
+    let again = Ask { token: Token::random(), ..ask(&store, "one") };
     let Claim::Granted(second) = store.claim(&again).await.unwrap() else { panic!("not granted") };
     assert!(second.fence() > first.fence());
 }

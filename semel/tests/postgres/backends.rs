@@ -58,6 +58,11 @@ impl Backends {
     }
 }
 
+/// Sends a signal to a process if it is there.
+pub(crate) fn try_signal(signal: &str, pid: i32) -> bool {
+    Command::new("sh").args(["-c", &format!("kill -s {signal} {pid}")]).status().unwrap().success()
+}
+
 /// Sends a signal to a process.
 pub(crate) fn signal(signal: &str, pid: i32) {
     let kill = format!("kill -s {signal} {pid}");
