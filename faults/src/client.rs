@@ -58,7 +58,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Clients of these processes. If none of those is going to die, a held key is one that will be settled; and if outcomes
-    /// expire soon, whoever looks away misses one that comes late.
+    /// expire soon, a client that pauses misses one that comes late.
     pub(crate) fn new(targets: Arc<[SocketAddr]>, log: Log, held_is_an_end: bool) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);

@@ -1,4 +1,4 @@
-//! What a service finds out about a held key: whether any handler has started with it.
+//! The reconcile hook of the service: it finds out whether any handler has started with a held key.
 
 use std::fs;
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) fn over(folder: &Path) -> impl Reconcile {
     }
 }
 
-/// Whether a handler has noted anything about this key, whoever the caller was.
+/// The ledger is searched for any entry of this key, of any caller.
 fn has_started(folder: &Path, key: &str) -> io::Result<bool> {
     let noted = format!("\"key\":\"{key}\"");
     for entry in fs::read_dir(folder)? {

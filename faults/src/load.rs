@@ -66,7 +66,7 @@ impl Load {
     }
 
     /// Ends the load, and asks once more for everything: first for what is open, as that has a time to keep. Outcomes that
-    /// expire are not asked for again: nobody who has one can expect it to be there still.
+    /// expire are not asked for again: a client cannot expect its outcome to be there still.
     pub(crate) async fn settle(mut self, until: u64, outcomes_expire: bool) -> Result<()> {
         self.client.stop();
         let mut errands = Vec::new();
@@ -77,7 +77,7 @@ impl Load {
         errands.sort_by_key(|(_, standing)| *standing != Standing::Open);
         let (errands, next) = (Arc::new(errands), Arc::<AtomicU64>::default());
         let mut workers = JoinSet::new();
-        // What expires does not wait in line behind keys that stay held.
+        // Keys that expire do not wait in line behind keys that stay held.
         let askers = if outcomes_expire { errands.len() as u64 } else { WORKERS };
         for worker in 0..askers {
             let (client, errands, next) = (self.client.clone(), Arc::clone(&errands), Arc::clone(&next));

@@ -161,7 +161,7 @@ impl Nemesis<'_> {
     async fn take_over_in_slow_commit(&mut self) -> Result<()> {
         let lease = Duration::from_millis(LEASE_MS);
         let road = &self.world.roads[self.chance.random_range(0..self.world.processes.len())];
-        // What waits meanwhile makes a large batch, of which nothing is heard then.
+        // Operations queued meanwhile form one large batch, whose answer is then lost.
         road.hold_back();
         sleep(lease / 10).await;
         road.let_go();

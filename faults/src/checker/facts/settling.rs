@@ -39,7 +39,7 @@ fn an_outcome_that_expires_is_not_asked_for_again() {
         case
     };
     expires().works("a", 10).asks(0..50, Outcome("a")).passes();
-    // Whoever was told nothing has to ask, however long ago it was.
+    // A client that got no answer has to ask again, however long ago it asked.
     expires().works("a", 10).asks(0..50, Nothing).finds(&[Unasked]);
 }
 
