@@ -163,12 +163,22 @@ mod tests {
     #[cfg(feature = "redis")]
     fn moments_are_told_by_the_clock_of_the_server_that_judges_them() {
         let moment = Timestamp::from_micros;
-        for (store, server) in [(1_000, 1_700), (1_700, 1_000), (5, 5)] {
+        let (early, late) = (1_000_000, 1_700_000);
+        for (store, server) in [(early, late), (late, early), (5, 5)] {
             let shift = Shift::between(moment(store), moment(server));
             assert_eq!(shift.to_server(moment(store + 3)), moment(server + 3));
             assert_eq!(shift.to_store(moment(server + 3)), moment(store + 3));
         }
-        assert_eq!(Shift::between(moment(9), moment(0)).to_server(moment(3)), moment(0));
+        assert_eq!(Shift::between(moment(late), moment(0)).to_server(moment(3)), moment(0));
+    }
+
+    /// The time that the two answers take must not show as a difference between the clocks.
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_small_difference_between_clocks_counts_as_none() {
+        let moment = Timestamp::from_micros;
+        assert_eq!(Shift::between(moment(1_000_000), moment(1_200_000)), Shift::NONE);
+        assert_eq!(Shift::between(moment(1_200_000), moment(1_000_000)), Shift::NONE);
     }
 
     /// A replay from a server whose clock is far ahead: it is not late, and its record lasts as long as it should.
