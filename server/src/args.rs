@@ -2,7 +2,6 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::bench::BenchArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::health::HealthArgs;
 use crate::commands::inspect::InspectArgs;
@@ -134,16 +133,6 @@ pub(crate) enum Command {
     ///
     /// Example: semel health --gateway http://127.0.0.1:9180
     Health(HealthArgs),
-
-    /// Measures a store: new keys, replays, and a mix of them
-    ///
-    /// It writes to the store, in the realm semel-bench, and removes what it wrote. On a store that others may use, it needs
-    /// --yes.
-    ///
-    /// Example: semel bench --store memory:
-    ///
-    /// Example: semel bench --store postgres://semel@db/app --callers 256 --load new --yes
-    Bench(BenchArgs),
 
     /// Prints completions for a shell
     ///

@@ -20,7 +20,7 @@ use clap::Parser;
 
 use args::{Args, Command, ConfigCommand};
 use commands::undo::{self, Undo};
-use commands::{bench, completions, health, inspect, list, migrate, prune, resolve, stale, stats};
+use commands::{completions, health, inspect, list, migrate, prune, resolve, stale, stats};
 use config::Config;
 use exit::Exit;
 
@@ -58,7 +58,6 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Prune(args) => prune::run(args).await?,
         Command::Stats(args) => stats::run(args).await?,
         Command::Health(args) => return health::run(args).await,
-        Command::Bench(args) => bench::run(args).await?,
         Command::Completions(args) => completions::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

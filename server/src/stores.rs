@@ -180,17 +180,6 @@ impl Opened {
         }
     }
 
-    /// How far the WAL of Postgres has come, in bytes; `None` if the store is another.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub(crate) async fn wal_position(&self) -> Result<Option<u64>, StoreError> {
-        match &self.kind {
-            Kind::Postgres(store) => store.wal_position().await.map(Some),
-            Kind::Memory(_) | Kind::Sqlite(_) | Kind::Redis(_) => Ok(None),
-        }
-    }
-
     /// How much the store keeps.
     ///
     /// # Errors
@@ -202,11 +191,6 @@ impl Opened {
             Kind::Postgres(store) => store.size().await,
             Kind::Redis(store) => store.size().await,
         }
-    }
-
-    /// Whether the store removes expired records without being told to.
-    pub(crate) fn expires_by_itself(&self) -> bool {
-        matches!(self.kind, Kind::Redis(_))
     }
 
     /// Answers what is queued, and closes.

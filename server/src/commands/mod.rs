@@ -9,7 +9,6 @@ pub(crate) mod undo;
 pub(crate) mod prune;
 pub(crate) mod stats;
 pub(crate) mod health;
-pub(crate) mod bench;
 pub(crate) mod completions;
 mod store;
 mod key;

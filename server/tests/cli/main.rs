@@ -10,5 +10,4 @@ mod pruning;
 mod counting;
 mod migrating;
 mod health;
-mod benching;
 mod arguments;

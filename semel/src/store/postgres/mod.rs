@@ -156,15 +156,6 @@ impl PostgresStore {
         migrate::print(self.schema())
     }
 
-    /// How far the server has written its WAL, in bytes since it was set up. The difference of two positions is what was
-    /// written in between, by whomever: a figure for benchmarks.
-    ///
-    /// # Errors
-    /// Unavailable if the server does not answer, refused if it is a standby.
-    pub async fn wal_position(&self) -> Result<u64, StoreError> {
-        self.shared.operator.wal_position().await
-    }
-
     /// How much room the records take up, and about how many there are, without reading the table. The room includes the
     /// indexes and the space that pruned records leave to new ones: it does not shrink by pruning.
     ///

@@ -47,13 +47,6 @@ impl Operator {
         self.side.in_time(&session, told).await.and_then(|row| row::clock(&row))
     }
 
-    pub(super) async fn wal_position(&self) -> Result<u64, StoreError> {
-        let session = self.side.session().await?;
-        let question = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";
-        let told = async { session.client.query_one(question, &[]).await.map_err(errors::of_question) };
-        Ok(self.side.in_time(&session, told).await?.get::<_, i64>(0).unsigned_abs())
-    }
-
     pub(super) async fn size(&self) -> Result<StoreSize, StoreError> {
         let session = self.side.session().await?;
         let statement = self.side.statement(include_str!("sql/size.sql"));
