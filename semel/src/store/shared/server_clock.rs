@@ -16,6 +16,13 @@ use crate::words::time::Timestamp;
 /// tells.
 const KEPT: Duration = Duration::from_secs(600);
 
+/// For how long a reading is preferred to later ones that show less time. The time that an answer takes makes the clock look
+/// slow by as much, so of several readings the one that shows most is the best.
+const BEST_FOR: Duration = Duration::from_secs(10);
+
+/// A difference of this much is no slow answer: the clock was set back.
+const SET_BACK: Duration = Duration::from_secs(1);
+
 /// When a server was last heard, and what its clock said then.
 #[derive(Default)]
 pub(crate) struct HeardClock(Mutex<Option<Heard>>);
@@ -32,13 +39,23 @@ impl Heard {
     fn now(self, at: Instant) -> Timestamp {
         self.now.after(at - self.at)
     }
+
+    /// Whether a reading at that moment is only one whose answer took longer.
+    fn is_better_than(self, now: Timestamp, at: Instant) -> bool {
+        let expected = self.now(at);
+        at - self.at < BEST_FOR && now < expected && expected < now.after(SET_BACK)
+    }
 }
 
 impl HeardClock {
-    /// The server has told its time just now.
+    /// The server has told its time: just now, if its answer was quick.
     pub(crate) fn hear(&self, now: Timestamp) {
         let at = Instant::now();
-        *self.heard() = Some(Heard { now, at, asked: at });
+        let mut heard = self.heard();
+        *heard = match *heard {
+            Some(best) if best.is_better_than(now, at) => Some(Heard { asked: at, ..best }),
+            _ => Some(Heard { now, at, asked: at }),
+        };
     }
 
     /// The server's time, if it need not be asked.
@@ -153,10 +170,26 @@ mod tests {
         assert_eq!(asked(&clock, Some(7)).await, Some(7));
         advance(SECOND).await;
         assert_eq!(asked(&clock, Some(1)).await, Some(1_000_007), "it is not asked");
-        clock.hear(Timestamp::from_micros(50));
-        assert_eq!(asked(&clock, None).await, Some(50));
+        clock.hear(Timestamp::from_micros(2_000_050));
+        assert_eq!(asked(&clock, None).await, Some(2_000_050));
         advance(KEPT).await;
         assert_eq!(asked(&clock, Some(9)).await, Some(9), "after long it is asked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_was_slow_does_not_turn_the_clock_back() {
+        let clock = HeardClock::default();
+        let known = || clock.known().map(Timestamp::as_micros);
+        clock.hear(Timestamp::from_micros(5_000_000));
+        clock.hear(Timestamp::from_micros(4_100_000));
+        assert_eq!(known(), Some(5_000_000));
+        clock.hear(Timestamp::from_micros(5_100_000));
+        assert_eq!(known(), Some(5_100_000), "a quicker answer shows more time");
+        clock.hear(Timestamp::from_micros(4_000_000));
+        assert_eq!(known(), Some(4_000_000), "a clock that was set back is believed");
+        advance(BEST_FOR).await;
+        clock.hear(Timestamp::from_micros(13_500_000));
+        assert_eq!(known(), Some(13_500_000), "clocks drift");
     }
 
     #[test]
