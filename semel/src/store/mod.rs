@@ -70,11 +70,9 @@ pub trait Store: Send + Sync + 'static {
     /// A short name for logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// The store's clock, near enough to set a claim's `not_after` by.
+    /// The store's clock, near enough to set a claim's `not_after` by. The engine asks before each claim, so a store on a
+    /// server answers from the last time it heard that server.
     async fn now(&self) -> Result<Timestamp, StoreError>;
-
-    /// The same, if the store can tell it without asking anybody, as most can mostly. `None` is always right.
-    fn known_now(&self) -> Option<Timestamp>;
 
     /// Whether a handler can record its outcome in the transaction of its effect, by the store's own means. Only then is
     /// [`Policy::transactional`](crate::Policy::transactional) true; over any other store it is refused.
@@ -161,10 +159,6 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         (**self).now().await
-    }
-
-    fn known_now(&self) -> Option<Timestamp> {
-        (**self).known_now()
     }
 
     fn completes_in_transactions(&self) -> bool {

@@ -37,10 +37,6 @@ impl<P: Path> Store for Through<P> {
         self.0.pass("now", |store| async move { store.now().await }).await
     }
 
-    fn known_now(&self) -> Option<Timestamp> {
-        None
-    }
-
     /// In tests a handler completes in the store itself, which is effect and outcome in one step.
     fn completes_in_transactions(&self) -> bool {
         true

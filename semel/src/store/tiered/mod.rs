@@ -159,10 +159,6 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         self.durable.now().await
     }
 
-    fn known_now(&self) -> Option<Timestamp> {
-        self.durable.known_now()
-    }
-
     fn completes_in_transactions(&self) -> bool {
         self.durable.completes_in_transactions()
     }

@@ -138,10 +138,6 @@ impl<B: Backend> Store for B {
         self.clock().await
     }
 
-    fn known_now(&self) -> Option<Timestamp> {
-        self.known_clock()
-    }
-
     fn completes_in_transactions(&self) -> bool {
         Backend::completes_in_transactions(self)
     }
@@ -266,9 +262,9 @@ fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
 }
 
 /// A claim that may arrive for longer than a released record is kept could be granted twice under one token.
-fn refuse_if_too_far_ahead(ask: &Ask, known_now: Option<Timestamp>) -> Result<(), StoreError> {
+fn refuse_if_too_far_ahead(ask: &Ask, known: Option<Timestamp>) -> Result<(), StoreError> {
     let limit = Terms::RELEASED_RETENTION;
-    match known_now {
+    match known {
         Some(now) if ask.not_after > now.after(limit) => Err(StoreError::refused(format!(
             "the claim's `not_after` is {:?} ahead of the store's clock, and {limit:?} is the most: take it from `Store::now`",
             ask.not_after.since(now)
