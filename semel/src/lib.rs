@@ -56,8 +56,10 @@
 //! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in a file: `SqliteStore` (feature `sqlite`); in
 //!   Redis: `RedisStore` (feature `redis`).
 //! - To let Redis, or memory, answer repeats before Postgres: [`Tiered`].
-//! - To look into a store and settle a held key: [`Inspect`].
-//! - To write a store: [`store::backend::Backend`], and the suite in `semel::store::conformance` (feature `conformance`).
+//! - To look into a store, settle a held key and remove expired records: [`admin`].
+//! - To set the options of a store, use one directly, or write one: [`store`], and the suite in `semel::store::conformance` (feature
+//!   `conformance`).
+//! - To tell one failure from another: [`error`].
 //! - The rule itself: [`protocol::decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -69,6 +71,8 @@ mod words;
 #[doc(hidden)]
 pub mod protocol;
 pub mod store;
+pub mod admin;
+pub mod error;
 mod engine;
 #[cfg(feature = "http")]
 pub mod http;
@@ -83,31 +87,23 @@ pub mod fault;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use engine::policy::{Policy, PolicyError};
-pub use engine::{Ceiling, Failure, Once, Ran, Reconcile, Reconciled, RunError, StoreHealth};
-pub use protocol::answer::{Ack, Change, Claim, Done, Held, LeaseLost, Mismatch, Remembered, Void};
-pub use protocol::ask::{Ask, Takeover};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use store::MigrationStatus;
-pub use store::inspect::{Cursor, Inspect, Page, Query, Stats};
-pub use store::memory::{MemoryClock, MemoryStore};
+pub use engine::policy::Policy;
+pub use engine::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
+pub use protocol::answer::{Held, Mismatch};
+pub use store::Store;
+pub use store::memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use store::postgres::{PostgresOptions, PostgresStore};
-pub use store::pruner::{Pruner, Pruning, continuously_prune};
+pub use store::postgres::PostgresStore;
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStore};
+pub use store::redis::RedisStore;
 #[cfg(feature = "sqlite")]
-pub use store::sqlite::{SqliteOptions, SqliteStore};
-pub use store::tiered::{Hot, MemoryCache, Rank, Tiered};
-pub use store::{Found, MAX_SECRET_BYTES, Prune, Store};
+pub use store::sqlite::SqliteStore;
+pub use store::tiered::Tiered;
 pub use words::error::StoreError;
-pub use words::fingerprint::{Fingerprint, FingerprintError};
-pub use words::intent::{Intent, IntentError};
-pub use words::key::{Key, KeyError, Scope};
-pub use words::lease::{Fence, Lease, Token, TokenError};
-pub use words::outcome::{Outcome, OutcomeError};
-pub use words::record::{Note, Owner, Phase, Record, State};
-pub use words::size::StoreSize;
-pub use words::terms::{AfterCrash, Terms, TermsError};
-pub use words::text::TextError;
+pub use words::fingerprint::Fingerprint;
+pub use words::intent::Intent;
+pub use words::key::{Key, Scope};
+pub use words::lease::{Fence, Lease};
+pub use words::outcome::Outcome;
+pub use words::terms::AfterCrash;
 pub use words::time::Timestamp;

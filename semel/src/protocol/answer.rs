@@ -148,7 +148,7 @@ pub enum Void {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a refused change has changed nothing"]
 #[non_exhaustive]
-pub enum Change {
+pub enum OperatorAck {
     /// It was made.
     Applied,
     /// The record has another fence than the operator saw; here it is.

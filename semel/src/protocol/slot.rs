@@ -8,7 +8,7 @@ use crate::protocol::draft::{Action, Draft, DraftState, Replace, Write};
 use crate::store::backend::{Opened, Replaced, Written};
 use crate::words::key::Key;
 use crate::words::lease::Fence;
-use crate::words::record::{Note, Record, State};
+use crate::words::record::{Note, Record, RecordState};
 use crate::words::terms::{AfterCrash, Terms};
 use crate::words::time::Timestamp;
 
@@ -23,7 +23,7 @@ pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened
     let record = Record {
         key: ask.key.clone(),
         intent: ask.intent.clone(),
-        state: State::Running,
+        state: RecordState::Running,
         version: 1,
         token: ask.token,
         fence: Fence::next(None, now),
@@ -65,9 +65,9 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
         key: key.clone(),
         intent: draft.intent.clone(),
         state: match &draft.state {
-            DraftState::Running => State::Running,
-            DraftState::Done(outcome) => State::Done { outcome: outcome.clone(), finished_at: now },
-            DraftState::Released => State::Released,
+            DraftState::Running => RecordState::Running,
+            DraftState::Done(outcome) => RecordState::Done { outcome: outcome.clone(), finished_at: now },
+            DraftState::Released => RecordState::Released,
         },
         version: found.version + 1,
         token: draft.token,
@@ -99,10 +99,10 @@ pub fn write(slot: &mut Option<Box<Record>>, item: &Write, now: Timestamp) -> Wr
             found.heartbeat_at = now;
         }
         Action::Complete { outcome, .. } => {
-            found.state = State::Done { outcome: outcome.clone(), finished_at: now };
+            found.state = RecordState::Done { outcome: outcome.clone(), finished_at: now };
         }
         Action::Release { .. } | Action::Void => {
-            found.state = State::Released;
+            found.state = RecordState::Released;
             found.retention = found.retention.min(Terms::RELEASED_RETENTION);
         }
         Action::Abandon { note, .. } => {

@@ -12,39 +12,47 @@
 //! - `shared`: the parts that the stores on databases share.
 //! - `conformance`: the tests that every store has to pass.
 
-pub mod inspect;
+pub(crate) mod inspect;
 pub mod backend;
 #[doc(hidden)]
 pub mod verbs;
-pub mod pruner;
-pub mod memory;
+pub(crate) mod pruner;
+pub(crate) mod memory;
 #[cfg(feature = "postgres")]
-pub mod postgres;
+pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
-pub mod sqlite;
+pub(crate) mod sqlite;
 #[cfg(feature = "redis")]
-pub mod redis;
-pub mod tiered;
+pub(crate) mod redis;
+pub(crate) mod tiered;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod shared;
+pub(crate) mod shared;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use shared::migration::MigrationStatus;
+pub use crate::protocol::answer::{Ack, Claim, Done, Remembered, Void};
+pub use crate::protocol::ask::{Ask, Takeover};
+pub use crate::words::lease::Token;
+pub use crate::words::record::{Note, Owner, Phase, Record, RecordState};
+pub use crate::words::terms::Terms;
+pub use memory::MemoryClock;
+#[cfg(feature = "postgres")]
+pub use postgres::{InTransaction, PostgresOptions};
+#[cfg(feature = "redis")]
+pub use redis::RedisOptions;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteOptions;
+pub use tiered::{Hot, MemoryCache, Rank};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::protocol::answer::{Ack, Claim, Void};
-use crate::protocol::ask::Ask;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
-use crate::words::lease::{Lease, Token};
+use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
-use crate::words::record::Record;
 use crate::words::time::Timestamp;
 
 /// The place that arbitrates who runs.

@@ -60,7 +60,7 @@ impl Fingerprint {
     /// let one = Fingerprint::of_canonical_json(br#"{"to": "ann", "amount": 1.50}"#)?;
     /// let other = Fingerprint::of_canonical_json(br#"{"amount":1.5,"to":"ann"}"#)?;
     /// assert_eq!(one, other);
-    /// # Ok::<(), semel::FingerprintError>(())
+    /// # Ok::<(), semel::error::FingerprintError>(())
     /// ```
     ///
     /// # Errors

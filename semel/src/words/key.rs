@@ -80,7 +80,7 @@ impl Scope {
 ///
 /// let refused = Key::new("billing", " invoice-42").unwrap_err();
 /// assert_eq!(refused.to_string(), "key begins or ends with a space");
-/// # Ok::<(), semel::KeyError>(())
+/// # Ok::<(), semel::error::KeyError>(())
 /// ```
 ///
 /// It is one pointer: clones share what it is made of.

@@ -23,7 +23,7 @@ pub struct Record {
     /// What was asked under it.
     pub intent: Intent,
     /// Where it stands.
-    pub state: State,
+    pub state: RecordState,
     /// Raised by every write. It can come back after a prune; the token and the version together cannot.
     pub version: u64,
     /// Who runs, or ran last.
@@ -43,7 +43,7 @@ pub struct Record {
     /// When the record was last written.
     pub updated_at: Timestamp,
     /// For how long the record is kept once it is settled; [`Record::expires_at`] says until when. A release and a
-    /// void cut it to [`Terms::RELEASED_RETENTION`](crate::Terms::RELEASED_RETENTION).
+    /// void cut it to [`Terms::RELEASED_RETENTION`](crate::store::Terms::RELEASED_RETENTION).
     pub retention: Duration,
     /// What happens if the attempt is lost.
     pub after_crash: AfterCrash,
@@ -54,7 +54,7 @@ pub struct Record {
 /// The stored state of a record. *Held* and *lost* are not stored: both are `Running` with the lease over; see
 /// [`Record::phase`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum RecordState {
     /// An attempt has the right to run.
     Running,
     /// There is an outcome; it never changes.
@@ -103,11 +103,11 @@ impl Record {
     /// Where the record stands at this moment.
     pub fn phase(&self, now: Timestamp) -> Phase {
         match self.state {
-            State::Running if now < self.lease_until => Phase::Running,
-            State::Running if self.after_crash == AfterCrash::Hold => Phase::Held,
-            State::Running => Phase::Lost,
-            State::Done { .. } => Phase::Done,
-            State::Released => Phase::Released,
+            RecordState::Running if now < self.lease_until => Phase::Running,
+            RecordState::Running if self.after_crash == AfterCrash::Hold => Phase::Held,
+            RecordState::Running => Phase::Lost,
+            RecordState::Done { .. } => Phase::Done,
+            RecordState::Released => Phase::Released,
         }
     }
 
@@ -117,11 +117,11 @@ impl Record {
     /// its lease. An attempt under `hold` that has no outcome never expires: time is no evidence that nothing happened.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let begins = match self.state {
-            State::Running if self.after_crash == AfterCrash::Hold => return None,
-            State::Running => self.lease_until,
-            State::Done { .. } if fault::makes("expiry_from_claim") => self.created_at,
-            State::Done { finished_at, .. } => finished_at,
-            State::Released => self.updated_at,
+            RecordState::Running if self.after_crash == AfterCrash::Hold => return None,
+            RecordState::Running => self.lease_until,
+            RecordState::Done { .. } if fault::makes("expiry_from_claim") => self.created_at,
+            RecordState::Done { finished_at, .. } => finished_at,
+            RecordState::Released => self.updated_at,
         };
         Some(begins.after(self.retention))
     }
@@ -139,8 +139,8 @@ impl Record {
     /// The outcome, if there is one.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.state {
-            State::Done { outcome, .. } => Some(outcome),
-            State::Running | State::Released => None,
+            RecordState::Done { outcome, .. } => Some(outcome),
+            RecordState::Running | RecordState::Released => None,
         }
     }
 
@@ -152,7 +152,7 @@ impl Record {
 
     /// Whether this token and fence own the record: the only ones that may write to it, while it runs.
     pub fn is_owned_by(&self, token: Token, fence: Fence) -> bool {
-        self.state == State::Running && self.token == token && self.fence == fence
+        self.state == RecordState::Running && self.token == token && self.fence == fence
     }
 }
 

@@ -74,5 +74,5 @@ async fn axum_with_a_transaction() {
     let url = std::env::var(variable)
         .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"));
     let server = Server::start(axum_transaction::app(&url).await.unwrap()).await;
-    walk(&server, &semel::Token::random().to_string()).await;
+    walk(&server, &semel::store::Token::random().to_string()).await;
 }

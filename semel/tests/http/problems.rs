@@ -6,8 +6,9 @@ use axum::Router;
 use axum::http::{Method, Response, StatusCode};
 use axum::routing::{any, post};
 use bytes::Bytes;
+use semel::admin::Ceiling;
 use semel::http::{IdempotencyLayer, Rejection, Verdict};
-use semel::{Ceiling, MemoryStore, Policy, Scope};
+use semel::{MemoryStore, Policy, Scope};
 use std::sync::Arc;
 use tokio::sync::Notify;
 

@@ -1,9 +1,10 @@
 //! Completion by SQL: the functions answer as the rule does.
 
-use semel::protocol::draft::{Action, Write};
 use semel::protocol::{decide, slot};
+use semel::protocol::{draft::Action, draft::Write};
 use semel::store::verbs;
-use semel::{Ack, Fence, Lease, Outcome, PostgresStore, Record, Store, Token};
+use semel::store::{Ack, Record, Token};
+use semel::{Fence, Lease, Outcome, PostgresStore, Store};
 use tokio_postgres::Client;
 
 use crate::place::{Place, ask, granted, taken_over};

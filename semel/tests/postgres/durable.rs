@@ -1,6 +1,7 @@
 //! Sessions that do not wait for the disk: an outcome is there after a crash all the same.
 
-use semel::{Ack, Claim, Lease, Outcome, PostgresStore, Store};
+use semel::store::{Ack, Claim};
+use semel::{Lease, Outcome, PostgresStore, Store};
 use tokio_postgres::Client;
 use xtask::servers::Servers;
 

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use semel::{Claim, PostgresStore, Store};
+use semel::store::Claim;
+use semel::{PostgresStore, Store};
 use xtask::postgres_servers::PostgresServers;
 use xtask::servers::Servers;
 

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use semel::{Ack, Claim, Outcome, PostgresStore, Store, StoreError};
+use semel::store::{Ack, Claim};
+use semel::{Outcome, PostgresStore, Store, StoreError};
 use tokio::time::sleep;
 use tokio_postgres::Client;
 use xtask::servers::Servers;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt, poll};
-use semel::{Ask, Key, Store};
+use semel::store::Ask;
+use semel::{Key, Store};
 use tokio::time::timeout;
 
 use crate::place::{Place, ask, granted, lease, outcome};

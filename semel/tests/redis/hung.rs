@@ -3,7 +3,9 @@
 use std::future::pending;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Ask, Claim, Prune, RedisStore, Store, Void};
+use semel::admin::Prune;
+use semel::store::{Ask, Claim, Void};
+use semel::{RedisStore, Store};
 use tokio::io::copy;
 use tokio::net::{TcpListener, UnixStream};
 

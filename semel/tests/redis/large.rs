@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use semel::{Ack, Claim, Outcome, RedisStore, Store};
+use semel::store::{Ack, Claim};
+use semel::{Outcome, RedisStore, Store};
 
 use crate::place::{Place, ask_at, granted};
 use crate::server::{Server, say};

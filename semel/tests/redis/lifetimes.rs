@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use semel::{AfterCrash, Ask, Change, Inspect, Lease, Prune, RedisStore, Store, Terms, Timestamp};
+use semel::admin::{Inspect, OperatorAck, Prune};
+use semel::store::{Ask, Terms};
+use semel::{AfterCrash, Lease, RedisStore, Store, Timestamp};
 
 use crate::place::{Place, ask, done, granted};
 use crate::server::{Server, say};
@@ -87,7 +89,10 @@ async fn redis_keeps_what_runs_under_hold_until_it_is_settled() {
     store.abandon(&lease, "lost").await.unwrap().applied().unwrap();
     assert!(is_kept().await);
     let outcome = crate::place::outcome("key");
-    assert_eq!(store.resolve(lease.key(), lease.fence(), &outcome, "seen").await.unwrap(), Change::Applied);
+    assert_eq!(
+        store.resolve(lease.key(), lease.fence(), &outcome, "seen").await.unwrap(),
+        OperatorAck::Applied
+    );
     assert!(!is_kept().await);
 }
 

@@ -1,7 +1,8 @@
 //! A prefix of its own for each test, on the server that `cargo xtask test` starts or on one of its own.
 
 use redis::aio::MultiplexedConnection;
-use semel::{Claim, Key, Lease, Outcome, RedisOptions, RedisStore, Store, Token};
+use semel::store::{Claim, RedisOptions, Token};
+use semel::{Key, Lease, Outcome, RedisStore, Store};
 
 pub(crate) use crate::claims::{ask, ask_at, granted, retried};
 use crate::server::connection;

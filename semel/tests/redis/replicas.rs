@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Ask, Claim, Lease, RedisStore, Store, StoreError, Void};
+use semel::store::{Ask, Claim, Void};
+use semel::{Lease, RedisStore, Store, StoreError};
 use xtask::redis_servers::RedisServers;
 
 use crate::connecting::pair;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::store::conformance::{self, Subject};
+use semel::store::{conformance, conformance::Subject};
 
 use crate::place::Place;
 

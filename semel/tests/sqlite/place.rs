@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use semel::{Key, SqliteOptions, SqliteStore, Token};
+use semel::store::{SqliteOptions, Token};
+use semel::{Key, SqliteStore};
 
 pub(crate) use crate::claims::{ask, ask_at, granted, retried};
 

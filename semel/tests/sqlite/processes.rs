@@ -5,7 +5,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use semel::{Ack, Ask, Claim, Outcome, SqliteStore, Store, StoreError, Token};
+use semel::store::{Ack, Ask, Claim, Token};
+use semel::{Outcome, SqliteStore, Store, StoreError};
 use tokio::task::JoinSet;
 
 use crate::child::{self, Process, tell};

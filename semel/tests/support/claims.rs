@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{AfterCrash, Ask, Claim, Intent, Key, Lease, Owner, Store, Takeover, Terms, Timestamp, Token};
+use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::{AfterCrash, Intent, Key, Lease, Store, Timestamp};
 
 /// A claim of this key by somebody new.
 pub(crate) async fn ask(store: &impl Store, name: &str) -> Ask {

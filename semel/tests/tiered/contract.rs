@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::store::conformance::{self, Subject};
-use semel::{Inspect, MemoryStore, Tiered};
+use semel::admin::Inspect;
+use semel::store::{conformance, conformance::Subject};
+use semel::{MemoryStore, Tiered};
 
 use crate::place::{Folder, Place, cache};
 

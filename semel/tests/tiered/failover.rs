@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Ack, Ask, Claim, RedisStore, Store, Tiered, Token};
+use semel::store::{Ack, Ask, Claim, Token};
+use semel::{RedisStore, Store, Tiered};
 use tokio::time::{Instant, sleep};
 use xtask::redis_servers::RedisServers;
 

@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use semel::{
-    MemoryCache, Outcome, PostgresOptions, PostgresStore, RedisOptions, RedisStore, SqliteStore, Tiered,
-    Token,
-};
+use semel::store::{MemoryCache, PostgresOptions, RedisOptions, Token};
+use semel::{Outcome, PostgresStore, RedisStore, SqliteStore, Tiered};
 use xtask::redis_servers::RedisServers;
 
 fn url(variable: &str) -> String {

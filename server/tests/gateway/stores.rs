@@ -26,7 +26,7 @@ pub(crate) async fn database() -> String {
     let url = server();
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the server is there");
     tokio::spawn(connection);
-    let name = format!("gateway_{}", semel::Token::random());
+    let name = format!("gateway_{}", semel::store::Token::random());
     client.batch_execute(&format!("create database \"{name}\"")).await.expect("a database");
     name
 }

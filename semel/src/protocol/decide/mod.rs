@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use crate::protocol::answer::{Ack, Change, Claim, Done, Held, Mismatch, Remembered};
+use crate::protocol::answer::{Ack, Claim, Done, Held, Mismatch, OperatorAck, Remembered};
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, Draft, DraftState, Write};
 use crate::words::lease::{Fence, Token};
 use crate::words::outcome::Outcome;
-use crate::words::record::{Owner, Phase, Record, State};
+use crate::words::record::{Owner, Phase, Record, RecordState};
 use crate::words::time::Timestamp;
 
 /// What a claim does about the record it found.
@@ -36,21 +36,21 @@ pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
         return Replace(attempt(ask, 1));
     }
     let same_token = found.token == ask.token;
-    if found.state == State::Released && same_token {
+    if found.state == RecordState::Released && same_token {
         return Answer(Claim::Late);
     }
     if found.intent != ask.intent {
         return Answer(Claim::Mismatch(mismatch(found, now)));
     }
     match &found.state {
-        State::Done { outcome, finished_at } => Answer(Claim::Done(done(found, outcome, *finished_at))),
-        State::Released => Replace(attempt(ask, found.attempt + 1)),
-        State::Running if same_token => Answer(Claim::Granted(found.lease())),
-        State::Running if found.phase(now) == Phase::Running => Answer(running(found, now)),
-        State::Running if ask.takeover.allows(found.fence, found.after_crash) => {
+        RecordState::Done { outcome, finished_at } => Answer(Claim::Done(done(found, outcome, *finished_at))),
+        RecordState::Released => Replace(attempt(ask, found.attempt + 1)),
+        RecordState::Running if same_token => Answer(Claim::Granted(found.lease())),
+        RecordState::Running if found.phase(now) == Phase::Running => Answer(running(found, now)),
+        RecordState::Running if ask.takeover.allows(found.fence, found.after_crash) => {
             Replace(attempt(ask, found.attempt + 1))
         }
-        State::Running => Answer(Claim::Held(held(found))),
+        RecordState::Running => Answer(Claim::Held(held(found))),
     }
 }
 
@@ -84,16 +84,16 @@ pub fn unapplied(found: Option<&Record>, write: &Write) -> Option<Ack> {
     };
     let mine = found.token == write.token && write.action.fence().is_none_or(|fence| fence == found.fence);
     match (&found.state, &write.action) {
-        (State::Running, Action::Renew { .. }) if mine => Some(Ack::Repeated),
-        (State::Running, _) if mine => None,
-        (State::Done { outcome: recorded, .. }, Action::Complete { outcome, .. })
+        (RecordState::Running, Action::Renew { .. }) if mine => Some(Ack::Repeated),
+        (RecordState::Running, _) if mine => None,
+        (RecordState::Done { outcome: recorded, .. }, Action::Complete { outcome, .. })
             if mine && recorded == outcome =>
         {
             Some(Ack::Repeated)
         }
-        (State::Done { .. }, _) => Some(Ack::Finished),
-        (State::Released, Action::Release { .. } | Action::Void) if mine => Some(Ack::Repeated),
-        (State::Released | State::Running, _) => Some(Ack::Superseded),
+        (RecordState::Done { .. }, _) => Some(Ack::Finished),
+        (RecordState::Released, Action::Release { .. } | Action::Void) if mine => Some(Ack::Repeated),
+        (RecordState::Released | RecordState::Running, _) => Some(Ack::Superseded),
     }
 }
 
@@ -122,17 +122,17 @@ pub fn settle(
     reason: &str,
     token: Token,
     now: Timestamp,
-) -> Result<Draft, Change> {
+) -> Result<Draft, OperatorAck> {
     let Some(found) = found.filter(|record| !record.is_expired(now)) else {
-        return Err(Change::Missing);
+        return Err(OperatorAck::Missing);
     };
     if found.fence != seen {
-        return Err(Change::Moved(Box::new(found.clone())));
+        return Err(OperatorAck::Moved(Box::new(found.clone())));
     }
     match found.phase(now) {
-        Phase::Running => return Err(Change::Running(Box::new(found.clone()))),
+        Phase::Running => return Err(OperatorAck::Running(Box::new(found.clone()))),
         Phase::Done | Phase::Released if *settle != Settle::Forget => {
-            return Err(Change::Unfit(Box::new(found.clone())));
+            return Err(OperatorAck::Unfit(Box::new(found.clone())));
         }
         Phase::Held | Phase::Lost | Phase::Done | Phase::Released => {}
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::words::error::StoreError;
 #[cfg(feature = "redis")]
-use crate::words::record::{Record, State};
+use crate::words::record::{Record, RecordState};
 use crate::words::time::Timestamp;
 
 /// For how long the time is told without asking. Every answer tells it anew, so this is for a server that is hardly
@@ -141,7 +141,7 @@ impl Shift {
         for moment in moments {
             *moment = self.to_store(*moment);
         }
-        if let State::Done { finished_at, .. } = &mut record.state {
+        if let RecordState::Done { finished_at, .. } = &mut record.state {
             *finished_at = self.to_store(*finished_at);
         }
         if let Some(note) = &mut record.note {
@@ -232,7 +232,7 @@ mod tests {
         let record = Record {
             key: Key::new("tests", "key").unwrap(),
             intent: Intent::of("charge", "", &1).unwrap(),
-            state: State::Done { outcome: Outcome::new(200).unwrap(), finished_at: minutes(103) },
+            state: RecordState::Done { outcome: Outcome::new(200).unwrap(), finished_at: minutes(103) },
             version: 2,
             token: Token::random(),
             fence: Fence::new(1),
@@ -256,7 +256,7 @@ mod tests {
             not_after: minutes(101),
         };
         let converted = shift.record_to_store(record);
-        let State::Done { finished_at, .. } = converted.state else { panic!("{converted:?}") };
+        let RecordState::Done { finished_at, .. } = converted.state else { panic!("{converted:?}") };
         let note = converted.note.as_ref().map(|note| note.at);
         assert_eq!(
             (finished_at, note, converted.lease_until, converted.heartbeat_at),
