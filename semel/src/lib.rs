@@ -21,8 +21,9 @@
 //!
 //! # What is promised
 //!
-//! For one key, within its retention: at most one outcome is recorded and it never changes; nobody is told another
-//! one; only the current token and fence can write; and how often the work starts depends on the policy.
+//! For one key, within its retention: at most one outcome is recorded, it never changes, and every
+//! answer is that outcome; only the current token and fence can write; and the policy decides how
+//! often the work starts.
 //!
 //! | policy | the work starts | after a crash |
 //! | --- | --- | --- |
@@ -30,13 +31,14 @@
 //! | [`Policy::retry`] | at most once, plus the leases that ran out | the next attempt takes over |
 //! | [`Policy::transactional`] | may start again; what it does is committed exactly once, with its outcome, over a store that has such transactions: Postgres | the next attempt takes over |
 //!
-//! A store that can forget an acknowledged write takes these promises with it; [`MemoryStore`] forgets everything
-//! when the process ends.
+//! A store that can forget an acknowledged write breaks these promises; [`MemoryStore`] forgets
+//! everything when the process ends.
 //!
 //! # What can be observed
 //!
-//! Failures that nobody is told of are logged with `tracing`, each once, where it is handled; whole keys, bodies and
-//! credentials are not. Metrics go to whatever recorder of the crate `metrics` is installed:
+//! Failures that no caller sees are logged with `tracing`, each once, where it is handled; whole
+//! keys, bodies and credentials are not. Metrics go to the installed recorder of the crate
+//! `metrics`:
 //!
 //! | name | labels | what |
 //! | --- | --- | --- |
@@ -53,8 +55,8 @@
 //!
 //! - To run work: [`Once`].
 //! - To make HTTP requests safe to retry: `http::IdempotencyLayer` (feature `http`, a default).
-//! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in a file: `SqliteStore` (feature `sqlite`); in
-//!   Redis: `RedisStore` (feature `redis`).
+//! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in a file: `SqliteStore`
+//!   (feature `sqlite`); in Redis: `RedisStore` (feature `redis`).
 //! - To let Redis, or memory, answer repeats before Postgres: [`Tiered`].
 //! - To look into a store, settle a held key and remove expired records: [`admin`].
 //! - To set the options of a store, use one directly, or write one: [`store`], and the suite in `semel::store::conformance` (feature
@@ -63,7 +65,7 @@
 //! - The rule itself: [`protocol::decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-// docs.rs shows beside each item which feature it needs.
+// docs.rs shows the required feature beside each item.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

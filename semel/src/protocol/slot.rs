@@ -1,6 +1,6 @@
-//! The place of one record, and the three primitives on it.
+//! The slot of one record, and the three primitives on it.
 //!
-//! This is what the statements of every backend must do to a row, written down as a program: the memory store runs
+//! This program states what the statements of every backend must do to a row: the memory store runs
 //! it, and the model searches over it.
 
 use crate::protocol::ask::Ask;
@@ -12,7 +12,7 @@ use crate::words::record::{Note, Record, RecordState};
 use crate::words::terms::{AfterCrash, Terms};
 use crate::words::time::Timestamp;
 
-/// Creates the record of this claim if there is none, else shows the one that is there.
+/// Creates the record of this claim if there is none; otherwise returns the existing one.
 pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened {
     if now > ask.not_after {
         return Opened::Late;
@@ -42,7 +42,7 @@ pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened
     created
 }
 
-/// Writes the whole record if the one that is there still has the expected token and version.
+/// Replaces the whole record if the existing one still has the expected token and version.
 pub fn replace(slot: &mut Option<Box<Record>>, item: &Replace, now: Timestamp) -> Replaced {
     let Some(found) = slot
         .as_ref()
@@ -84,7 +84,8 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
     }
 }
 
-/// Writes as the owner where token and fence match a running record, else shows the one that is there.
+/// Writes as the owner where token and fence match a running record; otherwise returns the existing
+/// record.
 pub fn write(slot: &mut Option<Box<Record>>, item: &Write, now: Timestamp) -> Written {
     let Some(found) = slot else {
         return Written::Unapplied(None);

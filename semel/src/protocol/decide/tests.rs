@@ -1,4 +1,4 @@
-//! One test per cell of the table, and per meaning of a write that was not applied.
+//! Tests of the table, one per cell and one per meaning of a write that was not applied.
 
 use super::*;
 use crate::protocol::ask::Takeover;
@@ -24,7 +24,7 @@ fn done() -> RecordState {
     RecordState::Done { outcome: outcome(1), finished_at: NOW }
 }
 
-/// A record of the token `OLD` with its lease alive and its retention not over.
+/// A record of the token `OLD` with a live lease and its retention not over.
 fn record(state: RecordState) -> Record {
     let at = |secs| Timestamp::from_micros(secs * SEC);
     Record {
@@ -50,12 +50,12 @@ fn over(state: RecordState) -> Record {
     Record { lease_until: NOW, ..record(state) }
 }
 
-/// The same with its retention over, if that has begun.
+/// The same record with its retention over, if retention has begun.
 fn expired(record: Record) -> Record {
     Record { retention: Duration::ZERO, ..record }
 }
 
-/// The same under `retry`.
+/// The same record under `retry`.
 fn retried(record: Record) -> Record {
     Record { after_crash: AfterCrash::Retry, ..record }
 }
@@ -92,7 +92,7 @@ fn answer(found: &Record, ask: &Ask) -> Claim {
     }
 }
 
-/// The attempt that a claim would become, which must be the asker's.
+/// The attempt that a claim would become, which must be the caller's.
 #[track_caller]
 fn replaced(found: &Record, ask: &Ask) -> u32 {
     match claim(found, ask, NOW) {
