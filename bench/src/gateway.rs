@@ -164,11 +164,11 @@ async fn gateway(args: &Args, upstream: SocketAddr, folder: &Path) -> Result<Ser
 
 /// nginx as it is advised to be set up before a service: connections to it are kept.
 async fn nginx(upstream: SocketAddr, folder: &Path, report: &mut Report) -> Result<Served> {
-    let program = xtask::programs::nginx()?;
+    let program = testkit::programs::nginx()?;
     let said = Command::new(&program).arg("-v").output().await.context("could not run nginx")?;
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     report.version("nginx", said.trim().trim_start_matches("nginx version: nginx/"));
-    let port = xtask::ports::Port::reserve()?;
+    let port = testkit::ports::Port::reserve()?;
     let config = format!(
         "daemon off; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/nginx.log crit;
         events {{ worker_connections 1024; }}

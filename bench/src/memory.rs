@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use semel::store::{Ack, Ask, Claim, Owner, Takeover, Terms, Token};
-use semel::{Intent, MemoryStore, Outcome, Scope, Store};
+use semel::{Ack, Ask, Claim, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token};
 
 use crate::report::{Report, progress};
 use crate::rounds::{Rounds, grouped, number};

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
+use testkit::servers::Servers;
 use tokio_postgres::{Client, NoTls};
-use xtask::servers::Servers;
 
 use crate::process::family_seconds;
 use crate::report::progress;

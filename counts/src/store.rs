@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures_util::FutureExt;
-use semel::store::{Ack, Ask, Claim, Owner, Record, Takeover, Terms, Token};
-use semel::{Intent, Key, MemoryStore, Outcome, Store, Timestamp};
+use semel::{
+    Ack, Ask, Claim, Intent, Key, MemoryStore, Outcome, Owner, Record, Store, Takeover, Terms, Timestamp,
+    Token,
+};
 
 use crate::MOST;
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use rustix::process::geteuid;
+use testkit::programs::faketime_threads;
 use tokio::time::timeout;
-use xtask::programs::faketime_threads;
 
 use crate::checker::Verdict;
 use crate::goals;

@@ -124,7 +124,7 @@ impl Stage<'_> {
             set("SEMEL_MISTAKE", mistake);
         }
         if self.scenario.faults.contains(&Fault::MoveClock) {
-            let library = xtask::programs::faketime_threads()?;
+            let library = testkit::programs::faketime_threads()?;
             set("LD_PRELOAD", library.to_str().context("the path of libfaketime is not text")?);
             set("FAKETIME_TIMESTAMP_FILE", self.clock.to_str().context("the path of a clock is not text")?);
             set("FAKETIME_CACHE_DURATION", "1");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use xtask::redis_servers::RedisServers;
+use testkit::servers::RedisServers;
 
 const MASTERS: usize = 3;
 /// How long the cluster may take to find its way.

@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use testkit::ports::Port;
+use testkit::servers::PostgresServers;
+use testkit::servers::RedisServers;
+use testkit::servers::SmallDisk;
 use tokio_postgres::{Client, NoTls};
-use xtask::disk::SmallDisk;
-use xtask::ports::Port;
-use xtask::postgres_servers::PostgresServers;
-use xtask::redis_servers::RedisServers;
 
 use crate::redis_cluster::RedisCluster;
 use crate::scenario::Place;

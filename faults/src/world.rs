@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::{Result, bail, ensure};
 use semel::{PostgresStore, SqliteStore};
 use tempfile::TempDir;
+use testkit::ports::Port;
 use tokio::net::UnixStream;
 use tokio::task::block_in_place;
 use tokio::time::{Duration, sleep};
-use xtask::ports::Port;
 
 use crate::checker::Policy;
 use crate::process::{Process, Program};

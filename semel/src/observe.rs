@@ -1,23 +1,22 @@
-//! The metrics of the engine, the layer and the hot stores.
+//! What is counted and timed.
 //!
-//! The docs of the crate list the names: change both together.
+//! The docs of the crate list the names: who changes one here changes it there.
 
 use std::time::Duration;
 
 use metrics::{Key, Level, Metadata, counter, with_recorder};
 
-/// The metadata that recorders get with every metric.
+/// What is said of every metric to those who record them.
 static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// The possible answers to a claim.
+/// What claims come to.
 const CLAIMS: [&str; 8] =
     ["granted", "done", "running", "held", "mismatch", "late", "unavailable", "refused"];
-/// The possible ends of settling an attempt.
+/// What settling an attempt comes to.
 const SETTLEMENTS: [&str; 7] =
     ["recorded", "released", "abandoned", "held", "superseded", "pending", "refused"];
 
-/// The metrics of one engine. Their keys are made once, because making a key costs more than
-/// counting.
+/// The metrics of one engine. Their keys are made once: to make one costs more than to count.
 pub(crate) struct Meter {
     claims: Answers<8>,
     claim_seconds: Key,
@@ -47,7 +46,7 @@ fn time(key: &Key, took: Duration) {
 }
 
 impl Meter {
-    /// The metrics of an engine over the store of this name.
+    /// Over a store of this name.
     pub(crate) fn new(store: &'static str) -> Self {
         let key = |name| Key::from_parts(name, &[("store", store)]);
         Self {
@@ -59,48 +58,48 @@ impl Meter {
         }
     }
 
-    /// Counts and times a claim, answered or not.
+    /// A claim was answered, or not.
     pub(crate) fn claim(&self, answer: &'static str, took: Duration) {
         self.claims.count(answer);
         time(&self.claim_seconds, took);
     }
 
-    /// Counts and times the settling of an attempt, finished or pending.
+    /// An attempt was settled, or not yet.
     pub(crate) fn settlement(&self, answer: &'static str, took: Duration) {
         self.settlements.count(answer);
         time(&self.settle_seconds, took);
     }
 
-    /// Times the work of an attempt.
+    /// The work of an attempt has ended.
     pub(crate) fn work(&self, took: Duration) {
         time(&self.work_seconds, took);
     }
 }
 
-/// The possible answers of a hot store.
+/// What a hot store says.
 const RECALLS: [&str; 4] = ["hit", "miss", "failed", "aside"];
 
 /// The metrics of one hot store.
 pub(crate) struct HotMeter(Answers<4>);
 
 impl HotMeter {
-    /// The metrics of the hot store of this name.
+    /// Of a hot store of this name.
     pub(crate) fn new(store: &'static str) -> Self {
         Self(Answers::of("semel_hot_questions_total", store, RECALLS))
     }
 
-    /// Counts a claim by the answer of the hot store, or as not asked.
+    /// The hot store was asked about a claim, or not.
     pub(crate) fn recall(&self, answer: &'static str) {
         self.0.count(answer);
     }
 }
 
-/// Counts a lease that was lost while its work ran.
+/// A lease was lost while its work ran.
 pub(crate) fn lease_lost(store: &'static str) {
     counter!("semel_leases_lost_total", "store" => store).increment(1);
 }
 
-/// Counts the answer to a request with a key.
+/// A request with a key was answered.
 #[cfg(feature = "http")]
 pub(crate) fn request(answer: &'static str) {
     match answer {

@@ -1,14 +1,10 @@
 //! The real servers that `cargo xtask test` starts are there and answer.
 
-fn url(variable: &str) -> String {
-    std::env::var(variable)
-        .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"))
-}
+use testkit::servers::{postgres_url, redis_url};
 
 #[tokio::test]
 async fn postgres_answers_and_is_durable() {
-    let url = url("SEMEL_TEST_POSTGRES_URL");
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&postgres_url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     for setting in ["fsync", "synchronous_commit"] {
         let row = client.query_one(&format!("show {setting}"), &[]).await.unwrap();
@@ -20,7 +16,7 @@ async fn postgres_answers_and_is_durable() {
 
 #[tokio::test]
 async fn redis_answers_and_evicts_nothing() {
-    let client = redis::Client::open(url("SEMEL_TEST_REDIS_URL")).unwrap();
+    let client = redis::Client::open(redis_url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let policy: Vec<String> =
         redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async(&mut connection).await.unwrap();

@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use testkit::progress::say;
 
-use crate::step::{Steps, cargo, cargo_has, say};
+use crate::step::{Steps, cargo, cargo_has};
 
 /// Runs the checks up to the first that fails.
 pub fn all(steps: &mut Steps) -> Result<()> {

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
+use testkit::progress::workspace;
 
-use crate::step::{Steps, cargo, workspace};
+use crate::step::{Steps, cargo};
 
 /// Builds everything with failpoints and mistakes, and runs the rounds.
 pub fn run(steps: &mut Steps, args: &[OsString]) -> Result<()> {

@@ -1,5 +1,4 @@
-//! The parts of `cargo xtask`, of which tests and benchmarks use [`servers`], [`postgres_servers`],
-//! [`redis_servers`], [`ports`], [`disk`] and [`programs`].
+//! The parts of `cargo xtask`.
 
 pub mod step;
 
@@ -8,18 +7,3 @@ pub mod tests;
 mod failures;
 pub mod faults;
 pub mod instructions;
-
-pub mod servers;
-pub mod postgres_servers;
-pub mod redis_servers;
-pub mod ports;
-pub mod disk;
-pub mod programs;
-
-mod find;
-mod postgres;
-mod postgres_server;
-mod redis;
-
-mod account;
-mod debian;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use xtask::step::{Steps, all_of, say};
+use testkit::progress::say;
+use xtask::step::{Steps, all_of};
 use xtask::{checks, faults, instructions, tests};
 
 /// Runs the tests and checks of this workspace.

@@ -2,16 +2,16 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use testkit::progress::{say, workspace};
 
 /// The steps so far, with the time each took.
 #[derive(Default)]
@@ -147,11 +147,6 @@ impl Leash {
     }
 }
 
-/// Prints a line of progress. A closed standard error is no reason to stop.
-pub fn say(message: impl Display) {
-    let _ = writeln!(io::stderr(), "xtask: {message}");
-}
-
 /// A cargo command on this workspace, by the cargo that runs xtask.
 pub(crate) fn cargo<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -163,15 +158,6 @@ pub(crate) fn cargo<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Comma
 pub(crate) fn cargo_has(extension: &str) -> bool {
     let version = cargo([extension, "--version"]).output();
     version.is_ok_and(|output| output.status.success())
-}
-
-/// The folder of the workspace. Not the one that xtask was compiled in: cargo takes a target folder that was
-/// moved together with its workspace for up to date.
-pub(crate) fn workspace() -> PathBuf {
-    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let parent = package.and_then(|package| Some(package.parent()?.to_owned()));
-    // Without cargo, which sets the variable, somebody runs the executable by hand.
-    parent.or_else(|| env::current_dir().ok()).unwrap_or_default()
 }
 
 /// The command as it would be typed, with the variables that were set for it.

@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
+use testkit::progress::say;
+use testkit::servers::Servers;
 
 use crate::failures::Failures;
-use crate::servers::Servers;
-use crate::step::{Steps, all_of, cargo, cargo_has, say};
+use crate::step::{Steps, all_of, cargo, cargo_has};
 
 /// Runs all tests, then the doc tests, with servers around them.
 pub fn all(steps: &mut Steps, args: &[OsString]) -> Result<()> {

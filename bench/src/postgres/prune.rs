@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use semel::Store;
-use semel::admin::Prune;
+use semel::{Prune, Store};
 
 use super::Args;
 use super::subject::Semel;

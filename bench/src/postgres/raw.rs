@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use semel::store::PostgresOptions;
+use semel::PostgresOptions;
 use tokio::process::Command;
 
 use super::pool::POOL;

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use semel::store::RedisOptions;
-use semel::{RedisStore, Store};
-use xtask::redis_servers::RedisServers;
+use semel::{RedisOptions, RedisStore, Store};
+use testkit::servers::RedisServers;
 
 use crate::caller::Caller;
 use crate::load::{Measured, flat_out, uuid_v4};

@@ -5,8 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use semel::store::RedisOptions;
-use xtask::redis_servers::RedisServers;
+use semel::RedisOptions;
+use testkit::servers::RedisServers;
 
 use crate::caller::BODY_BYTES;
 

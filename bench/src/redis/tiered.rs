@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use semel::store::{PostgresOptions, RedisOptions};
-use semel::{PostgresStore, RedisStore, Store, Tiered};
-use xtask::redis_servers::RedisServers;
+use semel::{PostgresOptions, PostgresStore, RedisOptions, RedisStore, Store, Tiered};
+use testkit::servers::RedisServers;
 
 use super::{Args, CALLERS, fill, key, load};
 use crate::caller::Caller;

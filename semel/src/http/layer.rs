@@ -190,8 +190,7 @@ impl IdempotencyLayer {
     /// the credentials is refused; see [`IdempotencyLayer::with_anonymous_callers`].
     ///
     /// ```
-    /// use semel::MemoryStore;
-    /// use semel::http::{Credential, IdempotencyLayer};
+    /// use semel::{MemoryStore, http::{Credential, IdempotencyLayer}};
     ///
     /// let layer = IdempotencyLayer::new(MemoryStore::new()).with_credentials([Credential::cookie("sid")]);
     /// ```

@@ -1,7 +1,6 @@
-//! The writes to a record.
+//! What may be written to a record.
 //!
-//! Times are durations here: the store adds them to its own clock and assigns the fence when it
-//! writes.
+//! Times are durations here: the store adds them to its own clock when it writes, and assigns the fence then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,48 +13,47 @@ use crate::words::record::Owner;
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// A write of a whole record that replaces one that is still as expected.
+/// Writes a whole record in the place of one that is still as expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace {
-    /// The key of the record.
+    /// Whose record.
     pub key: Key,
-    /// The token that the record must still have.
+    /// The token it must still have.
     pub expected_token: Token,
-    /// The version that the record must still have.
+    /// The version it must still have.
     pub expected_version: u64,
-    /// The new record.
+    /// What takes its place.
     pub draft: Draft,
-    /// The moment by the store's clock after which the write is refused; `None` for operators,
-    /// whose writes grant nothing.
+    /// Refused after this moment by the store's clock; `None` for operators, whose writes grant nothing.
     pub not_after: Option<Timestamp>,
 }
 
-/// The content of a new record. The store assigns the version, the fence and the times.
+/// What a record becomes. The store assigns the version, the fence and the times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// The description of the request.
+    /// What was asked.
     pub intent: Intent,
-    /// The new state.
+    /// Where it stands.
     pub state: DraftState,
-    /// The identity of the attempt, or of the operator's change.
+    /// Who runs, or made the change.
     pub token: Token,
-    /// The number of the attempt.
+    /// Which attempt.
     pub attempt: u32,
-    /// The name of the process.
+    /// Which process.
     pub owner: Owner,
-    /// The length of the lease, from the time of the write.
+    /// How long the lease is, from now.
     pub lease: Duration,
-    /// The time for which the record is kept once it is settled.
+    /// For how long the record is kept once it is settled.
     pub retention: Duration,
-    /// The policy if the attempt is lost.
+    /// What happens if the attempt is lost.
     pub after_crash: AfterCrash,
-    /// Set for a new life of the key, with a new creation time and without the old note.
+    /// Whether this is a new life of the key, with a new moment of creation and no note of the old one.
     pub fresh: bool,
-    /// The new note; `None` keeps the existing one, unless the draft is fresh.
+    /// What to note; `None` keeps the note it has, unless it is fresh.
     pub note: Option<Arc<str>>,
 }
 
-/// The state of a draft.
+/// Where a draft stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DraftState {
     /// An attempt runs.
@@ -69,59 +67,58 @@ pub enum DraftState {
 /// A write by the owner of a running record: applied where token and fence match and the state is running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// The key of the record.
+    /// Whose record.
     pub key: Key,
-    /// The token that the record must have.
+    /// The token it must have.
     pub token: Token,
-    /// The change.
+    /// What is written.
     pub action: Action,
 }
 
 impl Write {
-    /// A write of this action by the owner of this lease.
+    /// The owner of this lease does this.
     pub fn by(lease: &Lease, action: impl FnOnce(Fence) -> Action) -> Self {
         Self { key: lease.key().clone(), token: lease.token(), action: action(lease.fence()) }
     }
 }
 
-/// The change that an owner makes. All but [`Action::Void`] also name the fence that must match.
+/// What an owner writes. All but [`Action::Void`] name the fence that must match, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Restarts the lease.
+    /// The lease begins anew.
     Renew {
-        /// The fence that the record must have.
+        /// The fence it must have.
         fence: Fence,
-        /// The length of the lease, from the time of the write.
+        /// How long the lease is, from now.
         lease: Duration,
     },
-    /// Records the outcome.
+    /// The outcome is recorded.
     Complete {
-        /// The fence that the record must have.
+        /// The fence it must have.
         fence: Fence,
-        /// The outcome that is replayed from now on.
+        /// What is replayed from now on.
         outcome: Outcome,
     },
-    /// Releases the key because nothing happened; the key can be claimed again.
+    /// Nothing happened; the key can be claimed again.
     Release {
-        /// The fence that the record must have.
+        /// The fence it must have.
         fence: Fence,
     },
-    /// Ends the lease now: the key is held or lost, as its policy says.
+    /// The lease ends now: the key is held or lost, as its policy says.
     Abandon {
-        /// The fence that the record must have.
+        /// The fence it must have.
         fence: Fence,
-        /// The reason, for people.
+        /// Why, for people.
         note: Arc<str>,
     },
-    /// Ends the lease now and holds the key, whatever its policy was.
+    /// The lease ends now and the key is held, whatever its policy was.
     Hold {
-        /// The fence that the record must have.
+        /// The fence it must have.
         fence: Fence,
-        /// The reason, for people.
+        /// Why, for people.
         note: Arc<str>,
     },
-    /// Withdraws a claim whose answer is no longer awaited: the record becomes released, whatever
-    /// fence it was granted.
+    /// A claim that nobody waits for any more is taken back: whatever fence it was granted, it becomes released.
     Void,
 }
 

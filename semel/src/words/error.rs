@@ -1,13 +1,13 @@
-//! The failure of a store.
+//! What can go wrong with a store.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// The failure of a store to carry out a request.
+/// A store that could not do what it was asked.
 ///
-/// The message says what was tried on what; the source is the cause. Clones share the cause,
-/// because one failure may be reported to many callers.
+/// The message says what was tried on what; the cause is kept as the source. Clones share it: one failure can be
+/// told to many who asked.
 #[derive(Debug, Clone)]
 pub struct StoreError {
     kind: Kind,
@@ -22,14 +22,13 @@ impl fmt::Display for StoreError {
 }
 
 impl StdError for StoreError {
-    /// The cause itself rather than the `Arc` around it, so that a caller can downcast to the
-    /// driver's error and read its code.
+    /// The cause itself and not what shares it, so that a caller can downcast to the driver's error and read its code.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }
 }
 
-/// The meaning of a failure for the caller.
+/// What an error means for the one who asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Unavailable,
@@ -50,40 +49,38 @@ impl fmt::Display for Kind {
 }
 
 impl StoreError {
-    /// An error after which nothing was applied; another try may succeed.
+    /// Nothing was applied; asking again may work.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self { kind: Kind::Unavailable, message: message.into(), source: None }
     }
 
-    /// An error after which the request may or may not have been applied; the caller repeats it
-    /// with the same token.
+    /// It may have been applied or not; ask again with the same token.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self { kind: Kind::Unknown, message: message.into(), source: None }
     }
 
-    /// An error for a record that cannot be decoded or was written by a newer version. Such a
-    /// record is never treated as absent.
+    /// A record cannot be decoded or was written by a newer version. It is never "absent".
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self { kind: Kind::Corrupt, message: message.into(), source: None }
     }
 
-    /// An error after which nothing was applied and no further try will help.
+    /// Nothing was applied, and asking again will not help.
     pub fn refused(message: impl Into<String>) -> Self {
         Self { kind: Kind::Refused, message: message.into(), source: None }
     }
 
-    /// The same error with its cause.
+    /// The same with its cause.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { source: Some(Arc::from(source.into())), ..self }
     }
 
-    /// Returns `true` if another try may succeed.
+    /// Whether asking again may work.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, Kind::Unavailable | Kind::Unknown)
     }
 
-    /// Returns `true` if the request may have been applied.
+    /// Whether what was asked may have been applied.
     pub fn is_unknown(&self) -> bool {
         self.kind == Kind::Unknown
     }

@@ -1,4 +1,4 @@
-//! The fingerprint of a request, in 32 bytes.
+//! What was asked, in 32 bytes.
 
 use std::fmt;
 
@@ -8,11 +8,10 @@ use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// A SHA-256 digest of the request, with the version of the rules that made it.
+/// A SHA-256 digest of what was asked, with the version of the rule that made it.
 ///
-/// Every part is hashed with its length in front, so that `"ab" + "c"` and `"a" + "bc"` differ.
-/// Each way of making a fingerprint has a tag of its own, so that two ways never produce the same
-/// digest by chance.
+/// Every part goes into the hash with its length before it, so that `"ab" + "c"` and `"a" + "bc"` differ, and each
+/// way of making one has a tag of its own, so that two ways never meet by chance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     version: u8,
@@ -20,28 +19,28 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The version of the rules below. Stores keep it beside the digest: digests of two versions
-    /// cannot be compared.
+    /// The version of the rules below. Stores keep it beside the digest: digests of two versions say nothing
+    /// about each other.
     pub const VERSION: u8 = 1;
 
-    /// The largest integer up to which all JSON tools agree, 2^53.
+    /// The largest whole number that JSON tools agree upon, 2^53.
     const MAX_JSON_INTEGER: u64 = 1 << 53;
 
-    /// The fingerprint of the bytes as they are.
+    /// Of bytes as they are.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self::framed("bytes", &[bytes])
     }
 
-    /// The fingerprint of several parts, whose boundaries count.
+    /// Of several parts, each kept apart from its neighbours.
     pub fn of_parts(parts: &[&[u8]]) -> Self {
         Self::framed("parts", parts)
     }
 
-    /// The fingerprint of a value: of its JSON with sorted object keys and exact integers, so that
-    /// the order of a `HashMap` does not matter.
+    /// Of a value: its JSON with sorted object keys, so that the order of a `HashMap` does not matter, and with
+    /// every integer exact.
     ///
-    /// JSON has no sets and no infinities. A `HashSet` is hashed as a list in its arbitrary order,
-    /// so use a `BTreeSet`; a float that is not finite is hashed as `None`.
+    /// JSON has no sets and no infinities: a `HashSet` is a list in whatever order it happens to have, so use a
+    /// `BTreeSet`; and a float that is not finite is the same as `None`.
     ///
     /// # Errors
     /// [`FingerprintError::Serialize`] if the value has no JSON form.
@@ -52,8 +51,8 @@ impl Fingerprint {
         Ok(Self::framed("value", &[&json]))
     }
 
-    /// The fingerprint of a JSON text in its canonical form (RFC 8785): white space, the order of
-    /// keys and the notation of numbers do not matter.
+    /// Of a JSON text in its canonical form (RFC 8785): white space, the order of keys and the way numbers are
+    /// written do not matter.
     ///
     /// ```
     /// use semel::Fingerprint;
@@ -61,23 +60,21 @@ impl Fingerprint {
     /// let one = Fingerprint::of_canonical_json(br#"{"to": "ann", "amount": 1.50}"#)?;
     /// let other = Fingerprint::of_canonical_json(br#"{"amount":1.5,"to":"ann"}"#)?;
     /// assert_eq!(one, other);
-    /// # Ok::<(), semel::error::FingerprintError>(())
+    /// # Ok::<(), semel::FingerprintError>(())
     /// ```
     ///
     /// # Errors
-    /// [`FingerprintError::Json`] if the text is not JSON, or holds something that the canonical
-    /// form would lose: a key twice in one object, or an integer beyond 2^53, where two different
-    /// numbers become one.
+    /// [`FingerprintError::Json`] if the text is not JSON, or holds what the canonical form would blur: a key
+    /// twice in one object, or an integer beyond 2^53, where two different numbers become one.
     pub fn of_canonical_json(json: &[u8]) -> Result<Self, FingerprintError> {
         Ok(Self::framed("canonical json", &[&canonical(&strict_json(json)?)?]))
     }
 
-    /// A fingerprint read from a store.
+    /// One that a store has kept.
     ///
     /// # Errors
-    /// [`FingerprintError::Version`] if another version of the rules made it,
-    /// [`FingerprintError::Length`] if it is not 32 bytes long. Neither means that the requests
-    /// differ.
+    /// [`FingerprintError::Version`] if another version of the rules made it, [`FingerprintError::Length`] if it
+    /// is not 32 bytes long. Neither may be taken for "another request".
     pub fn from_stored(version: u8, digest: &[u8]) -> Result<Self, FingerprintError> {
         if version != Self::VERSION {
             return Err(FingerprintError::Version { found: version });
@@ -86,12 +83,12 @@ impl Fingerprint {
         Ok(Self { version, digest })
     }
 
-    /// The version of the rules that made it.
+    /// Which version of the rules made it.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// The 32 bytes of the digest.
+    /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.digest
     }
@@ -103,11 +100,11 @@ impl Fingerprint {
     }
 }
 
-/// A hash over parts, each with its length in front.
+/// Hashes parts, each with its length before it.
 pub(crate) struct Framer(Sha256);
 
 impl Framer {
-    /// A framer for one way of making a fingerprint.
+    /// For one way of making a fingerprint.
     pub(crate) fn new(tag: &str) -> Self {
         let mut framer = Self(Sha256::new());
         framer.part(tag.as_bytes());
@@ -124,13 +121,13 @@ impl Framer {
     }
 }
 
-/// A JSON text whose canonical form belongs to no other value.
+/// A JSON text that its canonical form stands for alone.
 pub(crate) fn strict_json(json: &[u8]) -> Result<Value, FingerprintError> {
     let StrictJson(tree) = serde_json::from_slice(json).map_err(FingerprintError::Json)?;
     Ok(tree)
 }
 
-/// The canonical form (RFC 8785) of a JSON value.
+/// The canonical form (RFC 8785) of such a text, or of a part of it.
 pub(crate) fn canonical(tree: &Value) -> Result<Vec<u8>, FingerprintError> {
     serde_json_canonicalizer::to_vec(tree).map_err(FingerprintError::Json)
 }
@@ -142,7 +139,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The reason why a fingerprint cannot be made.
+/// Why there is no fingerprint.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FingerprintError {
@@ -152,7 +149,7 @@ pub enum FingerprintError {
     /// The text is not JSON, or not JSON with one canonical form.
     #[error("the body has no canonical JSON form")]
     Json(#[source] serde_json::Error),
-    /// Other rules made the stored fingerprint.
+    /// The stored fingerprint was made by other rules.
     #[error("fingerprint version {found} is not known here, only {}", Fingerprint::VERSION)]
     Version {
         /// The stored version.
@@ -166,7 +163,7 @@ pub enum FingerprintError {
     },
 }
 
-/// JSON in which no two different values have the same canonical form.
+/// JSON whose canonical form stands for it alone.
 struct StrictJson(Value);
 
 impl<'de> Deserialize<'de> for StrictJson {
@@ -207,8 +204,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<StrictJson, E> {
-        // An integer too large for 64 bits, or one written with a point, has already been rounded
-        // here.
+        // An integer too large for 64 bits, or one written with a point, arrives here already rounded.
         if value.abs() >= Fingerprint::MAX_JSON_INTEGER as f64 && value.fract() == 0.0 {
             return Err(E::custom(format_args!("the integer {value} is beyond 2^53")));
         }

@@ -1,4 +1,4 @@
-//! The description of a request under a key.
+//! What was asked under a key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,13 +24,12 @@ const RESOURCE: Rule = Rule {
     outer_spaces: true,
 };
 
-/// The description of a request: the operation, the resource it touches, and a fingerprint of the
-/// rest.
+/// What was asked: the operation, the resource it touches, and a fingerprint of the rest.
 ///
-/// Two requests under one key are the same if all three are equal. Otherwise the intents differ,
-/// and the key refuses the second.
+/// Two requests under one key are the same if all three are equal. Anything else is another intent, and the key
+/// refuses it.
 ///
-/// An intent is one pointer: clones share its content.
+/// It is one pointer: clones share what it is made of.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Intent(Arc<Parts>);
 
@@ -42,9 +41,9 @@ struct Parts {
 }
 
 impl Intent {
-    /// The largest number of bytes in an operation.
+    /// How many bytes an operation may have.
     pub const MAX_OPERATION_BYTES: usize = 255;
-    /// The largest number of bytes in a resource.
+    /// How many bytes a resource may have.
     pub const MAX_RESOURCE_BYTES: usize = 2_048;
 
     /// An intent with a fingerprint made elsewhere.
@@ -68,12 +67,12 @@ impl Intent {
         Self::new(operation, resource, Fingerprint::of(value)?)
     }
 
-    /// The operation, such as `POST /charges` or `commit-table`.
+    /// What is to be done, such as `POST /charges` or `commit-table`.
     pub fn operation(&self) -> &str {
         &self.0.operation
     }
 
-    /// The resource of the operation; may be empty.
+    /// What it is done to; may be empty.
     pub fn resource(&self) -> &str {
         &self.0.resource
     }
@@ -95,7 +94,7 @@ impl fmt::Debug for Intent {
     }
 }
 
-/// The reason why an intent cannot be made.
+/// Why there is no intent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IntentError {

@@ -13,23 +13,22 @@ use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::time::Timestamp;
 
-/// The identity of an attempt: 128 random bits, made by the caller before it claims, and never used
-/// by another attempt.
+/// Who runs: 128 random bits, made by the caller for each attempt before it asks, and never used by another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A new token from the operating system's randomness.
+    /// A new one from the operating system's randomness.
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// A token read from a store.
+    /// One that a store has kept.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The 16 bytes of the token.
+    /// The 16 bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -42,7 +41,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Shows the first digits only, because a token allows writing as the owner.
+/// The first digits only: who knows a token may write as its owner.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, ..] = self.0;
@@ -60,22 +59,21 @@ impl FromStr for Token {
     }
 }
 
-/// The error for text that is not a token.
+/// Text that is not a token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("a token is 32 hexadecimal digits")]
 pub struct TokenError;
 
-/// A number that the store assigns with each grant. It rises for a key over takeover and release,
-/// whatever the clock does, so that another system can order the effects that carry it: a system
-/// that keeps the highest fence it has seen can refuse a lower one.
+/// A number that the store assigns with each grant. It rises for a key over takeover and release, whatever the
+/// clock does, so an effect that carries it can be ordered: whoever has seen a higher one refuses a lower one.
 ///
-/// The fence is derived from the clock, so it also rises over a prune, unless the clock was set
-/// back by more than the retention in between.
+/// It is made of the clock, so it also rises over a prune, unless the clock was set back by more than the retention
+/// meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// A fence with this number.
+    /// From its number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -85,8 +83,8 @@ impl Fence {
         self.0
     }
 
-    /// The fence of a grant at `now` over a record that had `previous`: the clock in microseconds,
-    /// or `previous` plus one if the clock stood still or went back.
+    /// The fence of a grant at `now` over a record that had `previous`: the clock in microseconds, or one more
+    /// than before if the clock stood or went back.
     pub fn next(previous: Option<Self>, now: Timestamp) -> Self {
         let floor = previous.map_or(0, |fence| fence.0.saturating_add(1));
         Self(now.as_micros().max(floor))
@@ -101,8 +99,8 @@ impl fmt::Display for Fence {
 
 /// The right to run the work of a key, for now.
 ///
-/// A lease is plain data: dropping it releases nothing. Its holder writes as the owner until a
-/// takeover, even after the deadline.
+/// It is plain data: dropping it releases nothing. Who holds it writes as the owner until a takeover, whatever
+/// the time is.
 #[derive(Clone)]
 pub struct Lease {
     key: Key,
@@ -111,9 +109,9 @@ pub struct Lease {
     attempt: u32,
     deadline: Timestamp,
     alarm: Option<Arc<Alarm>>,
-    /// The time for which the record is kept once it is settled, if the store has said so.
+    /// For how long the record is kept once it is settled, if the store has said so.
     retention: Option<Duration>,
-    /// The intent of the claim, for the tier that passes the lease on.
+    /// What was asked, for the tier that passes the lease on.
     intent: Option<Intent>,
 }
 
@@ -123,44 +121,43 @@ impl Lease {
         Self { key, token, fence, attempt, deadline, alarm: None, retention: None, intent: None }
     }
 
-    /// The key of the record.
+    /// The key.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The token of the attempt.
+    /// Who runs.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// The number of this grant; pass it to any system that can refuse a lower one.
+    /// The number of this grant; pass it on to whatever can refuse a lower one.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// The number of the attempt, counted from 1.
+    /// 1 for the first attempt.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Returns `true` if an earlier attempt may have run.
+    /// Whether an earlier attempt may have run before.
     pub fn is_takeover(&self) -> bool {
         self.attempt > 1
     }
 
-    /// The moment at which the lease ends by the store's clock, if it is not renewed.
+    /// When the lease is over by the store's clock, if it is not renewed.
     pub fn deadline(&self) -> Timestamp {
         self.deadline
     }
 
-    /// Returns `true` if the lease can no longer be relied on; see [`Lease::lost`].
+    /// Whether the lease can no longer be counted upon; see [`Lease::lost`].
     pub fn is_lost(&self) -> bool {
         self.alarm.as_ref().is_some_and(|alarm| alarm.is_raised())
     }
 
-    /// Waits until the lease can no longer be relied on: another attempt has taken over, or no
-    /// renewal succeeded for the length of the lease. A lease that is not renewed in the background
-    /// never ends this wait.
+    /// Waits until the lease can no longer be counted upon: another attempt has taken over, or no renewal got
+    /// through for a whole lease. Never ends for a lease that nobody renews.
     pub async fn lost(&self) {
         match &self.alarm {
             Some(alarm) => alarm.wait().await,
@@ -168,34 +165,34 @@ impl Lease {
         }
     }
 
-    /// The same lease of a record that is kept for `retention` once it is settled.
+    /// The same lease of a record that is kept for this long once it is settled.
     #[must_use]
     pub fn with_retention(self, retention: Duration) -> Self {
         Self { retention: Some(retention), ..self }
     }
 
-    /// The time for which the record is kept once it is settled, if the store has said so.
+    /// For how long its record is kept once it is settled, if the store has said so.
     pub fn retention(&self) -> Option<Duration> {
         self.retention
     }
 
-    /// The same lease with the intent of its claim.
+    /// The same lease with what was asked.
     pub(crate) fn with_intent(self, intent: Intent) -> Self {
         Self { intent: Some(intent), ..self }
     }
 
-    /// The intent of the claim, if a tier has noted it.
+    /// What was asked, if a tier has noted it.
     pub(crate) fn intent(&self) -> Option<&Intent> {
         self.intent.as_ref()
     }
 
-    /// Gives the lease an alarm that tells its holders of the loss.
+    /// Gives it an alarm that tells its holders of the loss.
     pub(crate) fn set_alarm(&mut self) -> Arc<Alarm> {
         Arc::clone(self.alarm.insert(Arc::default()))
     }
 }
 
-/// The alarm that tells the holders of a lease of its loss.
+/// Tells the holders of a lease of its loss.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     raised: AtomicBool,
@@ -203,7 +200,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Raises the alarm; `true` if this is the first time.
+    /// Says whether it was raised for the first time.
     pub(crate) fn raise(&self) -> bool {
         let first = !self.raised.swap(true, Ordering::SeqCst);
         self.waiting.notify_waiters();
@@ -215,8 +212,7 @@ impl Alarm {
     }
 
     async fn wait(&self) {
-        // The waiter is registered before the flag is read, so an alarm raised in between is not
-        // missed.
+        // It hears of everything from now on, so nothing is missed between the look and the wait.
         let raised = self.waiting.notified();
         if !self.is_raised() {
             raised.await;

@@ -1,13 +1,13 @@
-//! Validation of text from outside.
+//! Text from outside, checked once.
 //!
-//! Keys, realms, operations and similar texts are stored, logged and shown on consoles. They are
-//! checked here, where they enter, so that the code inside can rely on it.
+//! Keys, realms, operations and the like are stored, logged and shown on consoles. They are checked here, where
+//! they enter, so that nothing inside has to ask again.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
-/// The limits of one kind of text.
+/// What a piece of text may look like.
 pub(crate) struct Rule {
     pub(crate) part: &'static str,
     pub(crate) min_bytes: usize,
@@ -16,48 +16,48 @@ pub(crate) struct Rule {
     pub(crate) outer_spaces: bool,
 }
 
-/// The error for text that breaks a limit; the message names the part and the limit.
+/// Text that breaks a limit; the message names the part and the limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// The text is empty and must not be.
+    /// There is less text than the part needs.
     #[error("{part} is empty")]
     Empty {
-        /// The name of the part in the message.
+        /// Which part, as the message says it.
         part: &'static str,
     },
-    /// The text is longer than the part may be.
+    /// There is more text than the part may hold.
     #[error("{part} is {bytes} bytes long, the limit is {limit}")]
     TooLong {
-        /// The name of the part.
+        /// Which part.
         part: &'static str,
-        /// The length of the text.
+        /// How long the text is.
         bytes: usize,
-        /// The limit.
+        /// How long it may be.
         limit: usize,
     },
     /// A character that the part may not hold.
     #[error("{part} has the character {found:?} at byte {at}; allowed are {allowed}")]
     Character {
-        /// The name of the part.
+        /// Which part.
         part: &'static str,
-        /// The refused character.
+        /// The character.
         found: char,
-        /// Its position in bytes, from 0.
+        /// Where it stands, counted in bytes from 0.
         at: usize,
-        /// The allowed characters.
+        /// What would be allowed.
         allowed: &'static str,
     },
-    /// The text begins or ends with a space.
+    /// A space before or behind the text.
     #[error("{part} begins or ends with a space")]
     OuterSpace {
-        /// The name of the part.
+        /// Which part.
         part: &'static str,
     },
 }
 
 impl Rule {
-    /// Returns the text unchanged if it keeps the rule.
+    /// The text as it is, if it keeps the rule.
     pub(crate) fn check<'a, T: From<&'a str>>(&self, text: &'a str) -> Result<T, TextError> {
         let part = self.part;
         if text.len() < self.min_bytes {
@@ -72,7 +72,7 @@ impl Rule {
             "characters that are not control characters"
         };
         let refused = |c: char| c.is_control() || (self.ascii_only && !c.is_ascii());
-        // Most texts are printable ASCII, which every rule allows and which is quicker to check.
+        // Most text is such that no rule refuses a character of it, and that is seen faster.
         if !text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
             && let Some((at, found)) = text.char_indices().find(|(_, c)| refused(*c))
         {
@@ -85,10 +85,10 @@ impl Rule {
     }
 }
 
-/// Text for people that may be shortened but is never refused: control characters become spaces,
-/// and text over the limit is cut off.
+/// Text for people that may be shortened but never refused: control characters become spaces, and what is over
+/// the limit is cut off.
 pub(crate) fn shorten(text: &str, max_bytes: usize) -> Arc<str> {
-    // `str::floor_char_boundary` needs Rust 1.91, above the MSRV.
+    // `str::floor_char_boundary` needs Rust 1.91, newer than everything else here.
     let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let cut = &text[..end];
     if !cut.contains(char::is_control) {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use semel::StoreError;
+use testkit::gates::Path;
 use tokio::time::sleep;
 
 use crate::locks::Locking;
-use crate::support::Path;
 
 /// Chance that can be repeated: the same seed gives the same history.
 #[derive(Clone)]

@@ -4,8 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel::store::{Hot, MemoryCache, Remembered};
-use semel::{Fence, Key, StoreError};
+use semel::{Fence, Hot, Key, MemoryCache, Remembered, StoreError};
 use tokio::time::sleep;
 
 use crate::chaos::{Dice, Process};

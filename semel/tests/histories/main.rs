@@ -9,8 +9,6 @@ mod chaos;
 mod hot;
 mod ledger;
 mod locks;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +18,13 @@ use semel::{
     AfterCrash, Failure, Held, Intent, Key, Lease, MemoryStore, Once, Outcome, Policy, Reconciled, Store,
     Tiered,
 };
+use testkit::gates::Through;
 use tokio::time::{sleep, timeout};
 
 use chaos::{Dice, Process};
 use hot::Forgetful;
 use ledger::{Event, Ledger, Refusal};
 use locks::Locking;
-use support::Through;
 
 /// For each policy, over one store.
 const HISTORIES: u64 = 50_000;

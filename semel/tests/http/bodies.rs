@@ -11,13 +11,11 @@ use axum::routing::post;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use semel::admin::{Inspect, ListQuery};
 use semel::http::IdempotencyLayer;
-use semel::{MemoryStore, Policy};
+use semel::{Inspect, MemoryStore, Policy, Query};
+use testkit::gates::{Gate, Through};
 
-use crate::gate::Gate;
 use crate::server::{BOUND, Count, Server, sharing, until};
-use crate::support::Through;
 use crate::wire::{Wire, broken, data, fed, made_of, trailers};
 
 fn layer() -> IdempotencyLayer {
@@ -82,8 +80,7 @@ async fn assert_omitted(server: &Server) {
 /// Waits until the answer under the only key is recorded.
 async fn recorded(store: &MemoryStore) {
     let waiting = async {
-        while !store.list(&ListQuery::default()).await.unwrap().records.iter().any(|r| r.outcome().is_some())
-        {
+        while !store.list(&Query::default()).await.unwrap().records.iter().any(|r| r.outcome().is_some()) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };

@@ -8,10 +8,9 @@ use axum::http::header::AUTHORIZATION;
 use axum::routing::any;
 use semel::http::{Anonymous, Credential, IdempotencyLayer};
 use semel::{MemoryStore, Store, StoreError};
+use testkit::gates::{Fault, Gate, Path, Through};
 
-use crate::gate::{Fault, Gate};
 use crate::server::{Count, Server};
-use crate::support::{Path, Through};
 
 async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
     let count = Count::default();

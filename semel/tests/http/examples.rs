@@ -1,6 +1,7 @@
 //! The examples do what they say.
 
 use axum::http::Method;
+use testkit::servers::postgres_url;
 use tokio::net::TcpListener;
 
 use crate::server::Server;
@@ -70,9 +71,6 @@ async fn axum_with_routes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn axum_with_a_transaction() {
-    let variable = "SEMEL_TEST_POSTGRES_URL";
-    let url = std::env::var(variable)
-        .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"));
-    let server = Server::start(axum_transaction::app(&url).await.unwrap()).await;
-    walk(&server, &semel::store::Token::random().to_string()).await;
+    let server = Server::start(axum_transaction::app(&postgres_url()).await.unwrap()).await;
+    walk(&server, &semel::Token::random().to_string()).await;
 }

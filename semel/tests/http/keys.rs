@@ -10,10 +10,9 @@ use axum::response::IntoResponse;
 use axum::routing::{any, post};
 use semel::http::IdempotencyLayer;
 use semel::{MemoryStore, Scope};
+use testkit::gates::{Gate, Through};
 
-use crate::gate::Gate;
 use crate::server::{Count, Server, sharing};
-use crate::support::Through;
 
 async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
     let count = Count::default();

@@ -1,7 +1,5 @@
 //! The layer, through real sockets.
 
-#[path = "../support/gate.rs"]
-mod gate;
 mod bodies;
 mod callers;
 mod examples;
@@ -14,7 +12,5 @@ mod replays;
 mod routes;
 mod server;
 mod stores;
-#[path = "../support/mod.rs"]
-mod support;
 mod transactions;
 mod wire;

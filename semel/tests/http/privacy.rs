@@ -12,15 +12,14 @@ use axum::routing::post;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel::http::Verdict;
 use semel::{Lease, Policy};
+use testkit::gates::{Fault, Gate, Through};
 use tracing::{Instrument, Level, field};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::gate::{Fault, Gate};
 use crate::server::{Server, Stop, leased, sharing};
-use crate::support::Through;
 use crate::wire::Wire;
 
 thread_local! {

@@ -6,15 +6,13 @@ use axum::Router;
 use axum::http::{Method, Response, StatusCode};
 use axum::routing::{any, post};
 use bytes::Bytes;
-use semel::admin::Ceiling;
 use semel::http::{IdempotencyLayer, Rejection, Verdict};
-use semel::{MemoryStore, Policy, Scope};
+use semel::{Ceiling, MemoryStore, Policy, Scope};
 use std::sync::Arc;
+use testkit::gates::{Fault, Gate, Through};
 use tokio::sync::Notify;
 
-use crate::gate::{Fault, Gate};
 use crate::server::{Count, Server, leased, sharing};
-use crate::support::Through;
 
 /// Longer than anything takes here.
 const LONG: Duration = Duration::from_secs(120);

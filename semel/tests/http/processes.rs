@@ -11,15 +11,14 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use semel::http::IdempotencyLayer;
-use semel::store::{PostgresOptions, Token};
-use semel::{AfterCrash, Lease, MemoryStore, Outcome, Policy, PostgresStore};
+use semel::{AfterCrash, Lease, MemoryStore, Outcome, Policy, PostgresOptions, PostgresStore, Token};
+use testkit::gates::{Gate, Through};
+use testkit::servers::postgres_url;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
-use crate::gate::Gate;
 use crate::server::{BOUND, Count, Reply, Server, Stop, leased, sharing, until};
-use crate::support::Through;
 
 /// A server whose handler counts, stops, and says where it ran.
 async fn stopping(layer: IdempotencyLayer) -> (Server, Count, Stop) {
@@ -89,14 +88,8 @@ async fn one_that_waits_at_another_process_takes_over_when_the_lease_is_over() {
 const CHILD: &str = "SEMEL_TEST_HTTP_CHILD";
 const LEASE: Duration = Duration::from_millis(600);
 
-fn url() -> String {
-    let variable = "SEMEL_TEST_POSTGRES_URL";
-    std::env::var(variable)
-        .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"))
-}
-
 async fn postgres(schema: &str) -> PostgresStore {
-    let options = PostgresOptions::new(&url()).unwrap().with_schema(schema).unwrap();
+    let options = PostgresOptions::new(&postgres_url()).unwrap().with_schema(schema).unwrap();
     let store = options.connect().await.unwrap();
     store.migrate().await.unwrap();
     store
@@ -115,7 +108,7 @@ impl Shop {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&postgres_url(), NoTls).await.unwrap();
         tokio::spawn(connection);
         client
     }

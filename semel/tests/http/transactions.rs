@@ -8,8 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use semel::http::Verdict;
-use semel::store::Token;
-use semel::{Lease, MemoryStore, Outcome, Policy};
+use semel::{Lease, MemoryStore, Outcome, Policy, Token};
 
 use crate::processes::Shop;
 use crate::server::{Count, Server, sharing};

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use semel::admin::{Inspect, OperatorAck, Prune};
-use semel::store::{Phase, Terms};
-use semel::{Failure, Policy, Ran, RunError, Store};
+use semel::{Change, Failure, Inspect, Phase, Policy, Prune, Ran, RunError, Store, Terms};
+use testkit::gates::{Fault, Gate};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::gate::{Fault, Gate};
 use super::{Counter, LEASE, engine, intent, key, loses_its_lease, phase, record, take_over, with_lease};
 
 /// Long enough for every background task, and longer than any lease here.
@@ -266,7 +264,7 @@ async fn a_copy_of_a_claim_that_has_run_is_voided() {
     gate.disturb_calls("claim", 1..=1, Fault::CopyLater(Duration::from_secs(3)));
     once.run(&key(), &intent(), Counter::default().quick()).await.unwrap();
     let fence = record(&gate).await.unwrap().fence;
-    assert_eq!(gate.store.forget(&key(), fence, "test").await.unwrap(), OperatorAck::Applied);
+    assert_eq!(gate.store.forget(&key(), fence, "test").await.unwrap(), Change::Applied);
     sleep(Duration::from_secs(4)).await;
     assert_eq!(phase(&gate).await, Some(Phase::Running));
     once.drain().await;

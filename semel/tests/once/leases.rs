@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::store::{Phase, Terms};
-use semel::{Failure, Lease, MemoryStore, Once, Outcome, Policy, Ran, Reconciled, RunError, Store};
+use semel::{
+    Failure, Lease, MemoryStore, Once, Outcome, Phase, Policy, Ran, Reconciled, RunError, Store, Terms,
+};
+use testkit::gates::{Fault, Gate, Through};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::gate::{Fault, Gate};
-use super::support::Through;
 use super::{Counter, LEASE, engine, intent, key, phase, record, take_over, with_lease};
 
 fn secs(number: u64) -> Duration {

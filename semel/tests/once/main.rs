@@ -1,14 +1,10 @@
 //! The engine: what it runs, what it records, and what it tells.
 
 mod faults;
-#[path = "../support/gate.rs"]
-mod gate;
 mod leases;
 mod limits;
 mod runs;
 mod runtimes;
-#[path = "../support/mod.rs"]
-mod support;
 mod voids;
 mod waits;
 
@@ -17,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Terms, Token};
-use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Policy, Store};
-
-use gate::Gate;
-use support::Through;
+use semel::{
+    AfterCrash, Ask, Claim, Failure, Intent, Key, Lease, MemoryStore, Once, Owner, Phase, Policy, Record,
+    Store, Takeover, Terms, Token,
+};
+use testkit::gates::{Gate, Through};
 
 const LEASE: Duration = Duration::from_secs(10);
 

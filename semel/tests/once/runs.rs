@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::error::OutcomeError;
-use semel::store::{MemoryCache, Phase, Terms};
 use semel::{
-    Failure, Held, Intent, Lease, MemoryStore, Once, Outcome, Policy, Ran, Reconciled, RunError, Store,
-    Tiered,
+    Failure, Held, Intent, Lease, MemoryCache, MemoryStore, Once, Outcome, OutcomeError, Phase, Policy, Ran,
+    Reconciled, RunError, Store, Terms, Tiered,
 };
+use testkit::gates::Fault;
 use tokio::time::sleep;
 
-use super::gate::Fault;
 use super::{Counter, LEASE, engine, intent, key, loses_its_lease, phase, record, take_over, with_lease};
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use semel::{Key, Once, Policy};
+use testkit::gates::{Gate, Through};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::gate::Gate;
-use crate::support::Through;
 use crate::{Counter, intent};
 
 fn alone() -> Runtime {

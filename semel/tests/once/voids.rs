@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use semel::store::Phase;
-use semel::{Key, Once, Policy, RunError, Store};
+use semel::{Key, Once, Phase, Policy, RunError, Store};
+use testkit::gates::{Fault, Gate};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use super::gate::{Fault, Gate};
 use super::{Counter, LEASE, engine, intent, key, phase, with_lease};
 
 const MAX_VOIDS: usize = 10_000;

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use semel::{Failure, Once, Outcome, Policy, RunError, Scope, Store};
+use testkit::gates::{Fault, Gate, Through};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::gate::Gate;
-use super::support::Through;
 use super::{Counter, LEASE, engine, intent, key, take_over, with_lease};
 
 const MANY: usize = 64;
@@ -119,7 +118,7 @@ async fn a_waiter_takes_over_when_the_lease_of_a_dead_owner_is_over() {
     let gone = tokio::spawn({
         let gate = gate.clone();
         let hangs = move |_lease| async move {
-            gate.disturb("renew", super::gate::Fault::Unavailable);
+            gate.disturb("renew", Fault::Unavailable);
             std::future::pending::<Result<u32, Failure>>().await
         };
         async move { dead.run(&key(), &intent(), hangs).await }
@@ -208,7 +207,7 @@ async fn drain_does_not_wait_for_attempts_of_others() {
 #[tokio::test(start_paused = true)]
 async fn a_poll_that_died_is_started_again() {
     let (gate, once) = engine();
-    gate.disturb_calls("find_many", 1..=1, super::gate::Fault::Panic);
+    gate.disturb_calls("find_many", 1..=1, Fault::Panic);
     let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(20)));
     let elsewhere = take_over(&gate.store).await;
     let first = once.run(&key(), &intent(), Counter::default().quick()).await;
@@ -258,7 +257,7 @@ async fn waiters_leave_the_asking_to_one_task() {
 #[tokio::test(start_paused = true)]
 async fn waiters_of_an_attempt_without_a_lease_leave_the_asking_to_one() {
     let (gate, once) = engine();
-    gate.disturb("renew", super::gate::Fault::Unavailable);
+    gate.disturb("renew", Fault::Unavailable);
     let once = once.with_policy(waiting(Policy::hold(), LEASE * 6));
     let counter = Counter::default();
     let runs = (0..MANY).map(|_| {

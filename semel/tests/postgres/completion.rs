@@ -1,13 +1,12 @@
 //! Completion by SQL: the functions answer as the rule does.
 
+use semel::protocol::draft::{Action, Write};
 use semel::protocol::{decide, slot};
-use semel::protocol::{draft::Action, draft::Write};
 use semel::store::verbs;
-use semel::store::{Ack, Record, Token};
-use semel::{Fence, Lease, Outcome, PostgresStore, Store};
+use semel::{Ack, Fence, Lease, Outcome, PostgresStore, Record, Store, Token};
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::{Place, taken_over};
 use tokio_postgres::Client;
-
-use crate::place::{Place, ask, granted, taken_over};
 
 const TRY: &str = "select try_complete('tests', '', $1, $2, $3, 200, $4)";
 

@@ -1,8 +1,8 @@
 //! Rows that cannot be: the table refuses them, whoever writes.
 
 use semel::{Outcome, Store};
-
-use crate::place::{Place, ask, granted};
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::Place;
 
 const ANY: &[&str] = &[
     "state = 'held'",

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use futures_util::poll;
-use semel::store::{Ack, Ask, Claim, RecordState, Takeover};
-use semel::{Lease, Outcome, PostgresStore, Store, StoreError};
-
-use crate::backends::Backends;
-use crate::place::{Place, ask, end_lease, granted, retried};
-use crate::proxy::{Cut, Proxy};
-use crate::until::until;
+use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, StoreError, Takeover};
+use testkit::claims::{ask, granted, retried};
+use testkit::gates::{Cut, Proxy};
+use testkit::stores::postgres::{Backends, Place, end_lease};
+use testkit::until::until;
 
 const CUTS: [Cut; 4] = [Cut::BeforeRequest, Cut::BeforeAnswer, Cut::InAnswer, Cut::Unnoticed];
 
@@ -137,9 +135,7 @@ async fn write_of_an_owner_whose_connection_is_cut_is_applied() {
         async |lease| way.store.complete(lease, &outcome()).await,
         async |lease, ack| {
             assert!(ack.stands(), "{ack:?}");
-            assert!(
-                matches!(state(&lease).await, RecordState::Done { outcome: done, .. } if done == outcome())
-            );
+            assert!(matches!(state(&lease).await, State::Done { outcome: done, .. } if done == outcome()));
         },
     )
     .await;
@@ -148,7 +144,7 @@ async fn write_of_an_owner_whose_connection_is_cut_is_applied() {
         async |lease| way.store.release(lease).await,
         async |lease, ack| {
             assert!(ack.stands(), "{ack:?}");
-            assert_eq!(state(&lease).await, RecordState::Released);
+            assert_eq!(state(&lease).await, State::Released);
         },
     )
     .await;

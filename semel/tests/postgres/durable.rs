@@ -1,12 +1,11 @@
 //! Sessions that do not wait for the disk: an outcome is there after a crash all the same.
 
-use semel::store::{Ack, Claim};
-use semel::{Lease, Outcome, PostgresStore, Store};
+use semel::{Ack, Claim, Lease, Outcome, PostgresStore, Store};
+use testkit::claims::{ask, granted};
+use testkit::servers::Servers;
+use testkit::stores::postgres::{Place, taken_over};
+use testkit::until::until;
 use tokio_postgres::Client;
-use xtask::servers::Servers;
-
-use crate::place::{Place, ask, granted, taken_over};
-use crate::until::until;
 
 fn outcome() -> Outcome {
     Outcome::json("charged").unwrap()

@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use semel::store::Claim;
-use semel::{PostgresStore, Store};
-use xtask::postgres_servers::PostgresServers;
-use xtask::servers::Servers;
-
-use crate::backends::Backends;
-use crate::place::{Place, ask, granted};
-use crate::proxy::{Cut, Proxy};
-use crate::until::until;
+use semel::{Claim, PostgresStore, Store};
+use testkit::claims::{ask, granted};
+use testkit::gates::{Cut, Proxy};
+use testkit::servers::PostgresServers;
+use testkit::servers::Servers;
+use testkit::stores::postgres::{Backends, Place};
+use testkit::until::until;
 
 /// A store with one connection through a proxy, to a server that has the schema.
 async fn through_a_proxy(url: String) -> (Place, PostgresStore, Proxy) {

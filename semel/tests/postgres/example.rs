@@ -1,10 +1,10 @@
 //! The example runs, and does what it says.
 
+use testkit::stores::postgres::Place;
+
 #[path = "../../examples/postgres_transaction.rs"]
 #[expect(dead_code, reason = "a test has a main of its own")]
 mod postgres_transaction;
-
-use crate::place::Place;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_charges_once() {

@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use semel::{Failure, Intent, Once, Policy, RunError, Store};
+use testkit::claims::{ask, granted};
+use testkit::load::Load;
+use testkit::servers::Servers;
+use testkit::stores::postgres::{Backends, Place};
+use testkit::until::until;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
-use xtask::servers::Servers;
-
-use crate::backends::Backends;
-use crate::load::Load;
-use crate::place::{Place, ask, granted};
-use crate::until::until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_done_twice_when_connections_are_ended_under_load() {
@@ -30,7 +29,7 @@ async fn nothing_is_lost_or_done_twice_when_connections_are_ended_under_load() {
     })
     .await;
     load.goes_on().await;
-    load.judge(&place).await;
+    load.judge(&place.store().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +45,7 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_under_load() {
         tokio::task::block_in_place(|| server.start_again()).unwrap();
         load.goes_on().await;
     }
-    load.judge(&place).await;
+    load.judge(&place.store().await).await;
 }
 
 #[tokio::test]

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::store::{Ask, Claim, Void};
-use semel::{Failure, Intent, Key, Once, Policy, PostgresStore, RunError, Store};
+use semel::{Ask, Claim, Failure, Intent, Key, Once, Policy, PostgresStore, RunError, Store, Void};
+use testkit::claims::{ask, granted};
+use testkit::servers::Servers;
+use testkit::stores::postgres::{Backends, Place, signal};
+use testkit::until::until;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
-use xtask::servers::Servers;
-
-use crate::backends::{Backends, signal};
-use crate::place::{Place, ask, granted};
-use crate::until::until;
 
 const PATIENCE: Duration = Duration::from_secs(1);
 

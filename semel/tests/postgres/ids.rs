@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use semel::store::{Ask, Claim};
-use semel::{Key, Scope, Store};
-
-use crate::place::{Place, ask, granted};
+use semel::{Ask, Claim, Key, Scope, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::Place;
 
 /// With a time in front, and almost.
 const VALUES: &[&str] = &[

@@ -4,14 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::store::{Ack, Ask, Claim};
-use semel::{Lease, Outcome, PostgresStore, Store, StoreError, Timestamp};
+use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, Store, StoreError, Timestamp};
+use testkit::claims::{ask, ask_at, granted};
+use testkit::gates::Proxy;
+use testkit::stores::postgres::{Backends, Place};
 use tokio::time::timeout;
-
-use crate::backends::Backends;
-use crate::claims::ask_at;
-use crate::place::{Place, ask, granted};
-use crate::proxy::Proxy;
 
 const MEBIBYTE: usize = 1 << 20;
 /// What the answers of a batch have at most, with a little for everything but the bodies.

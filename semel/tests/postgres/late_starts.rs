@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use semel::store::{Phase, Token};
-use semel::{Failure, Intent, Key, Lease, Once, Policy, PostgresStore, Ran, Reconciled, RunError, Store};
+use semel::{
+    Failure, Intent, Key, Lease, Once, Phase, Policy, PostgresStore, Ran, Reconciled, RunError, Store, Token,
+};
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::Place;
+use testkit::until::until;
 use tokio::time::sleep;
 
-use crate::place::{Place, ask, granted};
 use crate::standby::Primary;
-use crate::until::until;
 
 const LEASE: Duration = Duration::from_millis(500);
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::admin::{Inspect, ListQuery};
+use semel::{Inspect, Query};
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::Place;
+use testkit::until::{LONG, until};
 use tokio::time::timeout;
-
-use crate::place::{Place, ask, granted};
-use crate::until::{LONG, until};
 
 #[tokio::test]
 async fn pages_hold_each_record_once_while_others_are_added() {
@@ -28,7 +28,7 @@ async fn pages_hold_each_record_once_while_others_are_added() {
     };
     let paging = async {
         let mut seen = BTreeSet::new();
-        let mut query = ListQuery { limit: 7, ..ListQuery::default() };
+        let mut query = Query { limit: 7, ..Query::default() };
         loop {
             let page = store.list(&query).await.unwrap();
             assert!(page.records.len() <= 7);

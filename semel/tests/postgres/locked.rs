@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::store::{Ack, Ask, Claim, RecordState, Takeover};
-use semel::{Lease, Outcome, PostgresStore, Store};
+use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, Takeover};
+use testkit::claims::{ask, granted, retried};
+use testkit::stores::postgres::{Place, end_lease};
+use testkit::until::LONG;
 use tokio::time::timeout;
 use tokio_postgres::Client;
-
-use crate::place::{Place, ask, end_lease, granted, retried};
-use crate::until::LONG;
 
 /// For what writes nothing, and so does not wait for the disk. Waiting for the lock would take a second at least.
 const AT_ONCE: Duration = Duration::from_millis(500);
@@ -55,7 +54,7 @@ async fn nobody_waits_for_a_transaction_of_a_user() {
             let claimed = at_once(async || store.claim(&takeover).await).await.unwrap();
             assert!(matches!(claimed, Claim::Running { .. }), "{claimed:?}");
             let found = at_once(async || store.find(lease.key()).await).await.unwrap().unwrap();
-            assert_eq!(found.state, RecordState::Running);
+            assert_eq!(found.state, State::Running);
         }
         for refused in [
             at_once(async || store.complete(lease, &outcome()).await).await,

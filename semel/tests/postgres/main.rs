@@ -1,19 +1,5 @@
 //! The store on a real Postgres.
 
-mod place;
-#[path = "../support/claims.rs"]
-mod claims;
-#[path = "../support/until.rs"]
-mod until;
-#[path = "../support/mod.rs"]
-mod support;
-#[path = "../support/contest.rs"]
-mod contest;
-mod backends;
-#[path = "../support/load.rs"]
-mod load;
-mod proxy;
-
 mod contract;
 mod transactions;
 mod isolation;

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::store::{Claim, Token};
-use semel::{Outcome, PostgresStore, Store, StoreError};
+use semel::{Claim, Outcome, PostgresStore, Store, StoreError, Token};
+use testkit::claims::{ask, granted};
+use testkit::servers::PostgresServers;
+use testkit::stores::postgres::Place;
+use testkit::until::LONG;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use xtask::postgres_servers::PostgresServers;
-
-use crate::place::{Place, ask, granted};
-use crate::until::LONG;
 
 /// How many keys cannot be served, each with a caller that asks again and again.
 const VICTIMS: u32 = 6;

@@ -1,8 +1,8 @@
 //! The view of the outcomes, for people and reports.
 
 use semel::{Outcome, Store};
-
-use crate::place::{Place, ask, end_lease, granted};
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::{Place, end_lease};
 
 #[tokio::test]
 async fn json_bodies_are_shown_as_json_and_others_as_nothing() {

@@ -1,9 +1,9 @@
 //! Queries that Postgres spreads over several processes.
 
 use semel::{Outcome, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::Place;
 use tokio_postgres::Client;
-
-use crate::place::{Place, ask, granted};
 
 const ROWS: i64 = 50_000;
 

@@ -1,9 +1,8 @@
 //! Races for keys, between tasks and between processes.
 
 use semel::PostgresStore;
-
-use crate::contest;
-use crate::place::Place;
+use testkit::contest;
+use testkit::stores::postgres::Place;
 
 /// As of two processes.
 async fn two_stores() -> [PostgresStore; 2] {

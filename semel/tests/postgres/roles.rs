@@ -1,8 +1,8 @@
 //! The rights that docs/postgres.md advises for the role of a service.
 
-use semel::store::Token;
-
-use crate::place::{Place, ask, granted};
+use semel::Token;
+use testkit::claims::{ask, granted};
+use testkit::stores::postgres::Place;
 
 /// The statements of the page that grant them.
 fn grants(place: &Place, role: &str) -> String {

@@ -5,15 +5,13 @@
 
 use std::time::Duration;
 
-use semel::store::{Ack, Claim};
-use semel::{Outcome, PostgresStore, Store, StoreError};
+use semel::{Ack, Claim, Outcome, PostgresStore, Store, StoreError};
+use testkit::claims::{ask, granted};
+use testkit::servers::Servers;
+use testkit::stores::postgres::{Backends, Place, pid};
+use testkit::until::until;
 use tokio::time::sleep;
 use tokio_postgres::Client;
-use xtask::servers::Servers;
-
-use crate::backends::Backends;
-use crate::place::{Place, ask, granted, pid};
-use crate::until::until;
 
 /// How often the same is asked while the standby is away: enough for every connection to have its turn.
 const TURNS: usize = 4;

@@ -5,11 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
-use semel::StoreError;
-use semel::store::{PostgresOptions, Token};
+use semel::{PostgresOptions, StoreError, Token};
+use testkit::ports::Port;
+use testkit::servers::Servers;
+use testkit::stores::whole;
 use tokio_postgres::{Client, NoTls};
-use xtask::ports::Port;
-use xtask::servers::Servers;
 
 /// Those servers that root starts run as `nobody`.
 const NOBODY: u32 = 65534;
@@ -100,12 +100,6 @@ fn give_away(file: &Path) {
     if fs::metadata(file).unwrap().uid() == 0 {
         chown(file, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-}
-
-/// The message and those of its causes.
-fn whole(error: &StoreError) -> String {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[tokio::test]

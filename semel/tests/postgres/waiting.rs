@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use semel::{Failure, Intent, Key, Lease, Once, Outcome, Policy, PostgresStore, Ran, StoreError};
+use testkit::gates::{Path, Through};
+use testkit::stores::postgres::Place;
+use testkit::until::until;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
-
-use crate::place::Place;
-use crate::support::{Path, Through};
-use crate::until::until;
 
 const LEASE: Duration = Duration::from_millis(300);
 const REPEATS: usize = 200;

@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt, poll};
-use semel::store::Ask;
-use semel::{Key, Store};
+use semel::{Ask, Key, Store};
+use testkit::claims::{ask, granted, lease, outcome};
+use testkit::stores::redis::{PATIENCE, Place, Server, say, settled};
+use testkit::until::{LONG, until};
 use tokio::time::timeout;
-
-use crate::place::{Place, ask, granted, lease, outcome};
-use crate::server::{PATIENCE, Server, say, settled};
-use crate::until::{LONG, until};
 
 #[tokio::test]
 async fn callers_who_go_away_cancel_nothing_and_cost_nothing() {

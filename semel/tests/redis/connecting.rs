@@ -1,14 +1,14 @@
 //! Which servers a store connects to, and what it says about them.
 
-use semel::store::RedisOptions;
-use semel::{Once, Policy, RedisStore, Store, StoreError};
-use xtask::ports::Port;
-use xtask::redis_servers::RedisServers;
+use semel::{Once, Policy, RedisOptions, RedisStore, Store, StoreError};
+use testkit::claims::{ask, granted, lease};
+use testkit::ports::Port;
+use testkit::servers::RedisServers;
+use testkit::stores::redis::{Place, Server, connection, say, settled};
+use testkit::stores::whole;
+use testkit::until::until;
 
 use crate::log;
-use crate::place::{Place, ask, granted, lease};
-use crate::server::{Server, connection, say, settled, whole};
-use crate::until::until;
 
 /// Why there is no store at this URL.
 async fn refused(url: &str) -> StoreError {

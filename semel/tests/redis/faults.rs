@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use testkit::load::Load;
+use testkit::stores::redis::{Server, say, settled};
+use testkit::until::until;
 use tokio::time::sleep;
-
-use crate::load::Load;
-use crate::server::{Server, say, settled};
-use crate::until::until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_done_twice_when_connections_are_ended_under_load() {
@@ -26,7 +25,7 @@ async fn nothing_is_lost_or_done_twice_when_connections_are_ended_under_load() {
     })
     .await;
     load.goes_on().await;
-    load.judge(&place).await;
+    load.judge(&place.store().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,5 +42,5 @@ async fn nothing_is_lost_or_done_twice_when_the_server_stands_still_under_load()
         server.go_on();
     }
     load.goes_on().await;
-    load.judge(&place).await;
+    load.judge(&place.store().await).await;
 }

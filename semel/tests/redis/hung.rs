@@ -3,15 +3,12 @@
 use std::future::pending;
 
 use redis::aio::MultiplexedConnection;
-use semel::admin::Prune;
-use semel::store::{Ask, Claim, Void};
-use semel::{RedisStore, Store};
+use semel::{Ask, Claim, Prune, RedisStore, Store, Void};
+use testkit::claims::{ask, granted, lease};
+use testkit::stores::redis::{PATIENCE, Place, Server, say, settled};
+use testkit::until::until;
 use tokio::io::copy;
 use tokio::net::{TcpListener, UnixStream};
-
-use crate::place::{Place, ask, granted, lease};
-use crate::server::{PATIENCE, Server, say, settled};
-use crate::until::until;
 
 /// A store with one connection, and another process that has one of its own.
 async fn two_stores(place: &Place) -> (RedisStore, RedisStore) {
@@ -98,7 +95,7 @@ async fn a_completion_in_the_hands_of_a_frozen_server_is_applied_once() {
     let (store, other) = two_stores(&place).await;
     let lease = granted(&store, &ask(&store, "key").await).await;
     server.freeze();
-    let outcome = crate::place::outcome("key");
+    let outcome = testkit::claims::outcome("key");
     let error = store.complete(&lease, &outcome).await.expect_err("the server is frozen");
     assert!(error.is_unknown(), "{error}");
     server.go_on();

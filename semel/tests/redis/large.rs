@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use semel::store::{Ack, Claim};
-use semel::{Outcome, RedisStore, Store};
-
-use crate::place::{Place, ask_at, granted};
-use crate::server::{Server, say};
-use crate::until::LONG;
+use semel::{Ack, Claim, Outcome, RedisStore, Store};
+use testkit::claims::{ask_at, granted};
+use testkit::stores::redis::{Place, Server, say};
+use testkit::until::LONG;
 
 const MEBIBYTE: u64 = 1 << 20;
 const KEYS: usize = 40;

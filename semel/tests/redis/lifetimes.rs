@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use semel::admin::{Inspect, OperatorAck, Prune};
-use semel::store::{Ask, Terms};
-use semel::{AfterCrash, Lease, RedisStore, Store, Timestamp};
-
-use crate::place::{Place, ask, done, granted};
-use crate::server::{Server, say};
-use crate::until::until;
+use semel::{AfterCrash, Ask, Change, Inspect, Lease, Prune, RedisStore, Store, Terms, Timestamp};
+use testkit::claims::{ask, done, granted};
+use testkit::stores::redis::{Place, Server, say};
+use testkit::until::until;
 
 /// For how long Redis keeps what is over.
 const GRACE: Duration = Duration::from_secs(60);
@@ -70,7 +67,7 @@ async fn redis_removes_a_record_a_while_after_it_has_expired() {
         store.renew(&lease, Duration::from_secs(length)).await.unwrap().applied().unwrap();
         assert!(is_removed_in_time(&lease).await);
     }
-    store.complete(&lease, &crate::place::outcome("key")).await.unwrap().applied().unwrap();
+    store.complete(&lease, &testkit::claims::outcome("key")).await.unwrap().applied().unwrap();
     assert!(is_removed_in_time(&lease).await);
     let released = granted(&store, &ask(&store, "released").await).await;
     store.release(&released).await.unwrap().applied().unwrap();
@@ -88,11 +85,8 @@ async fn redis_keeps_what_runs_under_hold_until_it_is_settled() {
     assert!(is_kept().await);
     store.abandon(&lease, "lost").await.unwrap().applied().unwrap();
     assert!(is_kept().await);
-    let outcome = crate::place::outcome("key");
-    assert_eq!(
-        store.resolve(lease.key(), lease.fence(), &outcome, "seen").await.unwrap(),
-        OperatorAck::Applied
-    );
+    let outcome = testkit::claims::outcome("key");
+    assert_eq!(store.resolve(lease.key(), lease.fence(), &outcome, "seen").await.unwrap(), Change::Applied);
     assert!(!is_kept().await);
 }
 

@@ -1,15 +1,5 @@
 //! The store on a real Redis.
 
-mod place;
-#[path = "../support/claims.rs"]
-mod claims;
-#[path = "../support/until.rs"]
-mod until;
-#[path = "../support/contest.rs"]
-mod contest;
-mod server;
-#[path = "../support/load.rs"]
-mod load;
 mod log;
 
 mod contract;

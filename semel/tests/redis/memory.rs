@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use semel::{Failure, Intent, Once, Policy, RunError, Store};
-
-use crate::place::{ask, done, granted, is_replayed, outcome};
-use crate::server::{Server, say};
+use testkit::claims::{ask, done, granted, is_replayed, outcome};
+use testkit::stores::redis::{Server, say};
 
 #[tokio::test]
 async fn nothing_runs_while_memory_is_full_and_all_goes_on_when_there_is_room() {

@@ -1,9 +1,8 @@
 //! Races for keys, between tasks and between processes.
 
 use semel::RedisStore;
-
-use crate::contest;
-use crate::place::Place;
+use testkit::contest;
+use testkit::stores::redis::Place;
 
 /// As of two processes.
 async fn two_stores() -> [RedisStore; 2] {

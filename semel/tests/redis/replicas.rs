@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::store::{Ask, Claim, Void};
-use semel::{Lease, RedisStore, Store, StoreError};
-use xtask::redis_servers::RedisServers;
+use semel::{Ask, Claim, Lease, RedisStore, Store, StoreError, Void};
+use testkit::claims::{ask, ask_at, done, granted, is_replayed, lease, outcome};
+use testkit::servers::RedisServers;
+use testkit::stores::redis::{Place, connection, say, settled};
+use testkit::until::until;
 
 use crate::connecting::pair;
-use crate::place::{Place, ask, ask_at, done, granted, is_replayed, lease, outcome};
-use crate::server::{connection, say, settled};
-use crate::until::until;
 
 /// A master whose replica can be frozen.
 struct Pair {

@@ -1,11 +1,10 @@
 //! A server that is killed and started again.
 
 use semel::Store;
-
-use crate::load::Load;
-use crate::place::{ask, done, is_replayed, lease};
-use crate::server::{Server, settled};
-use crate::until::until;
+use testkit::claims::{ask, done, is_replayed, lease};
+use testkit::load::Load;
+use testkit::stores::redis::{Server, settled};
+use testkit::until::until;
 
 #[tokio::test]
 async fn a_store_goes_on_by_itself_when_its_server_comes_back_with_nothing() {
@@ -52,5 +51,5 @@ async fn nothing_is_lost_or_done_twice_when_a_server_with_a_file_is_killed_under
         tokio::task::block_in_place(|| server.start_again());
         load.goes_on().await;
     }
-    load.judge(&place).await;
+    load.judge(&place.store().await).await;
 }

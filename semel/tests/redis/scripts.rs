@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use semel::Store;
-use semel::admin::{Inspect, ListQuery};
+use semel::{Inspect, Query, Store};
+use testkit::claims::{ask, granted, is_replayed, outcome};
+use testkit::load::Load;
+use testkit::stores::redis::{Server, say};
 use tokio::time::{Instant, sleep};
-
-use crate::load::Load;
-use crate::place::{ask, granted, is_replayed, outcome};
-use crate::server::{Server, say};
 
 #[tokio::test]
 async fn every_verb_goes_on_when_the_scripts_are_gone() {
@@ -31,7 +29,7 @@ async fn every_verb_goes_on_when_the_scripts_are_gone() {
     flush().await;
     store.complete(&lease, &outcome("key")).await.unwrap().applied().unwrap();
     flush().await;
-    assert_eq!(store.list(&ListQuery::default()).await.unwrap().records.len(), 1);
+    assert_eq!(store.list(&Query::default()).await.unwrap().records.len(), 1);
     flush().await;
     assert!(is_replayed(&store.claim(&ask(&store, "key").await).await.unwrap(), "key"));
 }
@@ -48,5 +46,5 @@ async fn nobody_hears_of_scripts_that_are_gone_under_load() {
         sleep(Duration::from_millis(2)).await;
     }
     load.goes_on().await;
-    load.judge(&place).await;
+    load.judge(&place.store().await).await;
 }

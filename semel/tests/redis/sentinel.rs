@@ -1,12 +1,11 @@
 //! The master of a service, as a sentinel knows it.
 
 use semel::{RedisStore, Store};
-use xtask::ports::Port;
-use xtask::redis_servers::RedisServers;
-
-use crate::place::{Place, ask, done, granted, is_replayed};
-use crate::server::{connection, say, settled};
-use crate::until::until;
+use testkit::claims::{ask, done, granted, is_replayed};
+use testkit::ports::Port;
+use testkit::servers::RedisServers;
+use testkit::stores::redis::{Place, connection, say, settled};
+use testkit::until::until;
 
 /// A sentinel that watches over a master and its replica, each at a port of 127.0.0.1.
 struct Watched {
@@ -72,7 +71,7 @@ async fn a_store_finds_the_replica_that_was_promoted() {
 
     watched.servers.signal("KILL", "master").unwrap();
     let claim = settled(async || store.claim(&asked).await).await;
-    assert!(matches!(&claim, semel::store::Claim::Granted(lease) if lease.attempt() == 1), "{claim:?}");
+    assert!(matches!(&claim, semel::Claim::Granted(lease) if lease.attempt() == 1), "{claim:?}");
     // Its old connections were closed when it was promoted.
     let mut promoted = connection(&format!("redis://127.0.0.1:{}", watched.ports[2])).await;
     assert_eq!(say::<u64>(&mut promoted, &format!("EXISTS {}", place.name("key"))).await, 1);

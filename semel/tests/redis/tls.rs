@@ -4,13 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
-use semel::store::Token;
-use semel::{RedisStore, StoreError};
-use xtask::ports::Port;
-use xtask::redis_servers::RedisServers;
-
-use crate::place::{ask, granted};
-use crate::server::whole;
+use semel::{RedisStore, StoreError, Token};
+use testkit::claims::{ask, granted};
+use testkit::ports::Port;
+use testkit::servers::RedisServers;
+use testkit::stores::whole;
 
 /// A folder of keys and certificates.
 struct Papers(PathBuf);

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use semel::admin::{Inspect, ListQuery, Prune, Stats};
-use semel::store::{Ask, Takeover, Token};
-use semel::{Fence, Store, StoreError};
-
-use crate::place::{Place, ask, granted, outcome, retried};
-use crate::server::{Server, say};
+use semel::{Ask, Fence, Inspect, Prune, Query, Stats, Store, StoreError, Takeover, Token};
+use testkit::claims::{ask, granted, outcome, retried};
+use testkit::stores::redis::{Place, Server, say};
 
 /// What stands under the name of a record, instead of the record that was there.
 #[derive(Debug)]
@@ -87,12 +84,12 @@ async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
         let void = store.void(&asked.key, Token::random(), asked.not_after).await;
         is_unreadable(void, &place_of("void of another"));
         is_unreadable(store.find(&asked.key).await, &place_of("find"));
-        is_unreadable(store.list(&ListQuery::default()).await, &place_of("list"));
-        let exactly = ListQuery {
+        is_unreadable(store.list(&Query::default()).await, &place_of("list"));
+        let exactly = Query {
             realm: Some("tests".into()),
             principal: Some(String::new()),
             value: Some("key".into()),
-            ..ListQuery::default()
+            ..Query::default()
         };
         is_unreadable(store.list(&exactly).await, &place_of("list of one"));
         assert_eq!(Inspect::stats(&store).await.unwrap(), Stats::default(), "it is in no phase");
@@ -130,11 +127,10 @@ async fn what_is_no_record_does_not_keep_others_from_being_pruned() {
     let place = server.place();
     let (store, mut client) = (place.store().await, place.connection().await);
     say::<()>(&mut client, &format!("SET {} text", place.name("foreign"))).await;
-    let terms =
-        semel::store::Terms::new(semel::store::Terms::MIN_LEASE, semel::store::Terms::MIN_LEASE).unwrap();
+    let terms = semel::Terms::new(semel::Terms::MIN_LEASE, semel::Terms::MIN_LEASE).unwrap();
     let lease = granted(&store, &retried(Ask { terms, ..ask(&store, "key").await })).await;
-    crate::until::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
+    testkit::until::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
     // The sweep tells the time by what it last heard, which may be a moment ago.
-    crate::until::until("it is removed", async || store.prune(&Prune::default()).await.unwrap() == 1).await;
+    testkit::until::until("it is removed", async || store.prune(&Prune::default()).await.unwrap() == 1).await;
     assert!(say::<bool>(&mut client, &format!("EXISTS {}", place.name("foreign"))).await);
 }

@@ -6,11 +6,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use testkit::stores::sqlite::Place;
+use testkit::until::LONG;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::timeout;
-
-use crate::place::Place;
-use crate::until::LONG;
 
 /// What tells a process that it is a child, and which file it works on.
 const CHILD: &str = "SEMEL_TEST_SQLITE_CHILD";

@@ -2,8 +2,8 @@
 
 use rusqlite::ffi;
 use semel::{Outcome, Store};
-
-use crate::place::{Place, ask, granted};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::Place;
 
 const ANY: &[&str] = &[
     "state = 'held'",

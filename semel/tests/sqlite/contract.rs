@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use semel::store::{conformance, conformance::Subject};
-
-use crate::place::Place;
+use semel::store::conformance::{self, Subject};
+use testkit::stores::sqlite::Place;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_keeps_every_promise() {

@@ -4,10 +4,9 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
 use futures_util::future::join_all;
-use semel::store::Ack;
-use semel::{Outcome, Store};
-
-use crate::place::{Place, ask, granted};
+use semel::{Ack, Outcome, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::Place;
 
 const PAGE_BYTES: usize = 4_096;
 

@@ -1,10 +1,8 @@
 //! What is left of a body in the files after its record was removed.
 
-use semel::admin::{Inspect, OperatorAck, Prune};
-use semel::store::Ack;
-use semel::{Outcome, Store};
-
-use crate::place::{Place, ask, granted};
+use semel::{Ack, Change, Inspect, Outcome, Prune, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::Place;
 
 /// A pattern for each record, long enough for pages of its own or for a cell within a page.
 fn secret(number: usize, bytes: usize) -> Vec<u8> {
@@ -32,11 +30,11 @@ async fn what_was_forgotten_and_pruned_is_in_none_of_the_files() {
         assert_eq!(store.complete(&lease, &outcome).await.unwrap(), Ack::Applied);
     }
     assert!(traces(&place) > 40, "the search finds what is there");
-    let page = store.list(&semel::admin::ListQuery::default()).await.unwrap();
+    let page = store.list(&semel::Query::default()).await.unwrap();
     assert_eq!(page.records.len(), 40);
     for record in &page.records {
         let change = store.forget(&record.key, record.fence, "asked to").await.unwrap();
-        assert_eq!(change, OperatorAck::Applied);
+        assert_eq!(change, Change::Applied);
     }
     let mut removed = 0;
     while removed < 40 {

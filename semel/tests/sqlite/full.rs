@@ -1,11 +1,9 @@
 //! A file for which there is no room.
 
 use futures_util::future::join_all;
-use semel::admin::Prune;
-use semel::store::{Ack, Claim};
-use semel::{Lease, Outcome, Store};
-
-use crate::place::{Place, ask, granted};
+use semel::{Ack, Claim, Lease, Outcome, Prune, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::Place;
 
 const MAX_BYTES: u64 = 200 << 10;
 

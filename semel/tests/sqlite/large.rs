@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use semel::store::{Ack, Claim};
-use semel::{Outcome, SqliteStore, Store};
-
-use crate::place::{Place, ask, granted};
+use semel::{Ack, Claim, Outcome, SqliteStore, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::Place;
 
 const MEBIBYTE: usize = 1 << 20;
 

@@ -1,12 +1,5 @@
 //! The store on real files.
 
-mod place;
-#[path = "../support/claims.rs"]
-mod claims;
-#[path = "../support/until.rs"]
-mod until;
-#[path = "../support/contest.rs"]
-mod contest;
 mod child;
 
 mod contract;

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use semel::store::{Claim, SqliteOptions};
-use semel::{Once, Outcome, Policy, SqliteStore, Store, StoreError};
+use semel::{Claim, Once, Outcome, Policy, SqliteOptions, SqliteStore, Store, StoreError};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::Place;
+use testkit::until::until;
 
 use crate::child;
-use crate::place::{Place, ask, granted};
-use crate::until::until;
 
 async fn refused(path: &Path) -> String {
     let error = SqliteStore::open(path).await.err().expect("it was opened");

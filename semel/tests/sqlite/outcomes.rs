@@ -1,11 +1,10 @@
 //! Outcomes, as they are replayed and as people see them.
 
 use bytes::Bytes;
-use semel::store::Claim;
-use semel::{Outcome, Store};
-
-use crate::place::{Place, ask, end_lease, granted};
-use crate::until::until;
+use semel::{Claim, Outcome, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::{Place, end_lease};
+use testkit::until::until;
 
 #[tokio::test]
 async fn json_bodies_are_shown_as_json_and_others_as_nothing() {

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use semel::store::{Ack, Ask, Claim, Token};
-use semel::{Outcome, SqliteStore, Store, StoreError};
+use semel::{Ack, Ask, Claim, Outcome, SqliteStore, Store, StoreError, Token};
+use testkit::claims::{ask, ask_at};
+use testkit::stores::sqlite::Place;
 use tokio::task::JoinSet;
 
 use crate::child::{self, Process, tell};
-use crate::place::{Place, ask, ask_at};
 
 /// How many callers a process has. All of all processes go over the same keys.
 const CALLERS: usize = 16;

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rusqlite::Connection;
-use semel::admin::{Prune, Pruning, continuously_prune};
-use semel::store::{Ack, Ask, Claim, Terms};
-use semel::{Fence, Outcome, Store, Timestamp};
+use semel::{Ack, Ask, Claim, Fence, Outcome, Prune, Pruning, Store, Terms, Timestamp, continuously_prune};
+use testkit::claims::{ask, granted, retried};
+use testkit::stores::sqlite::Place;
+use testkit::until::{LONG, until};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-use crate::place::{Place, ask, granted, retried};
-use crate::until::{LONG, until};
 
 fn names(client: &Connection) -> Vec<String> {
     let mut question = client.prepare("select key from semel_records order by key").unwrap();

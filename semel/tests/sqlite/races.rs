@@ -1,9 +1,8 @@
 //! Races for keys, between tasks and between processes.
 
 use semel::SqliteStore;
-
-use crate::contest;
-use crate::place::Place;
+use testkit::contest;
+use testkit::stores::sqlite::Place;
 
 /// Two stores on one file, as of two processes, which is gone with the first of the pair.
 async fn two_stores() -> (Place, [SqliteStore; 2]) {

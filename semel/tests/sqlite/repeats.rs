@@ -4,10 +4,9 @@ use std::fs;
 
 use futures_util::future::join_all;
 use rusqlite::Connection;
-use semel::store::{Ack, Claim};
-use semel::{Outcome, Store};
-
-use crate::place::{Place, ask, granted};
+use semel::{Ack, Claim, Outcome, Store};
+use testkit::claims::{ask, granted};
+use testkit::stores::sqlite::Place;
 
 /// What changes with every commit that writes: the log, and the version that other connections see.
 fn trace(place: &Place, client: &Connection) -> (u64, std::time::SystemTime, i64) {

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use semel::admin::Inspect;
-use semel::store::{Ack, Ask, Claim, Hot, Token};
-use semel::{Failure, Intent, Key, Once, RunError, Store};
+use semel::{Ack, Ask, Claim, Failure, Hot, Inspect, Intent, Key, Once, RunError, Store, Token};
+use testkit::claims::{ask, granted, outcome};
+use testkit::servers::Servers;
+use testkit::stores::tiered::{Own, Place, flush};
+use testkit::until::until;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use xtask::servers::Servers;
-
-use crate::claims::{ask, granted};
-use crate::place::{Own, Place, flush, outcome};
-use crate::until::until;
 
 /// The same question by somebody else.
 fn again(asked: &Ask) -> Ask {
@@ -202,6 +199,6 @@ async fn of_64_tasks_one_wins_while_redis_is_flushed() {
         flush(&own.place.redis).await;
         replays(&tiers[0], &asked, "it").await;
     }
-    let stale = tiers[0].stale(&semel::admin::ListQuery::default()).await.unwrap();
+    let stale = tiers[0].stale(&semel::Query::default()).await.unwrap();
     assert!(stale.records.is_empty());
 }

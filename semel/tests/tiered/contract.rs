@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::admin::Inspect;
-use semel::store::{conformance, conformance::Subject};
-use semel::{MemoryStore, Tiered};
-
-use crate::place::{Folder, Place, cache};
+use semel::store::conformance::{self, Subject};
+use semel::{Inspect, MemoryStore, Tiered};
+use testkit::stores::sqlite;
+use testkit::stores::tiered::{Place, cache};
 
 /// The second handle has the same hot store, as two processes before one Redis have.
 async fn keeps_every_promise(tier: impl Inspect, peer: impl Inspect) {
@@ -38,7 +37,7 @@ async fn memory_before_redis_before_postgres_keeps_every_promise() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_before_sqlite_keeps_every_promise() {
-    let (folder, cache) = (Folder::new(), cache());
+    let (folder, cache) = (sqlite::Place::new(), cache());
     let tier = Tiered::new(cache.clone(), folder.store().await);
     keeps_every_promise(tier, Tiered::new(cache, folder.store().await)).await;
 }

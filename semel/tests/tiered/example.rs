@@ -1,10 +1,10 @@
 //! The example runs, and does what it says.
 
+use testkit::stores::tiered::Place;
+
 #[path = "../../examples/tiered.rs"]
 #[expect(dead_code, reason = "a test has a main of its own")]
 mod tiered;
-
-use crate::place::Place;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_charges_once() {

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::store::{Ack, Ask, Claim, Token};
-use semel::{RedisStore, Store, Tiered};
+use semel::{Ack, Ask, Claim, RedisStore, Store, Tiered, Token};
+use testkit::claims::{ask_at, outcome};
+use testkit::servers::RedisServers;
+use testkit::stores::tiered::Place;
 use tokio::time::{Instant, sleep};
-use xtask::redis_servers::RedisServers;
-
-use crate::claims::ask_at;
-use crate::place::{Place, outcome};
 
 /// How many keys are claimed before the failover; about a third of them at the master that dies.
 const KEYS: usize = 300;

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use semel::store::{Done, Hot, Remembered};
-use semel::{Fence, Intent, Key, Outcome, Timestamp};
-
-use crate::place::{Place, cache};
-use crate::until::until;
+use semel::{Done, Fence, Hot, Intent, Key, Outcome, Remembered, Timestamp};
+use testkit::stores::tiered::{Place, cache};
+use testkit::until::until;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -97,7 +95,7 @@ async fn what_reaches_redis_too_late_is_left_alone() {
 
 #[tokio::test]
 async fn memory_keeps_to_its_bytes() {
-    let cache = semel::store::MemoryCache::new(100_000);
+    let cache = semel::MemoryCache::new(100_000);
     let body = vec![7; 5_000];
     let key = |number: u32| Key::new("tests", &number.to_string()).unwrap();
     for number in 0..1_000 {

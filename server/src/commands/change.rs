@@ -2,9 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use semel::admin::{Inspect, ListQuery, OperatorAck};
-use semel::store::{Phase, Record, RecordState};
-use semel::{Fence, Key, Timestamp};
+use semel::{Change, Fence, Inspect, Key, Phase, Query, Record, State, Timestamp};
 use serde::Serialize;
 
 use super::key::{KeyArgs, Seen, named};
@@ -55,17 +53,17 @@ struct ChangeLine<'a> {
 pub(super) async fn tell(
     store: &dyn Inspect,
     (args, key): (&ChangeArgs, &Key),
-    change: OperatorAck,
+    change: Change,
     word: &str,
     output: &OutputArgs,
 ) -> Result<()> {
     let (why, record) = match change {
-        OperatorAck::Applied => return tell_applied(store, key, word, output).await,
-        OperatorAck::Missing => return Err(args.key.missing()),
-        OperatorAck::Moved(record) => (format!("its fence is not {}", args.fence), record),
-        OperatorAck::Running(record) => ("an attempt runs under a live lease".to_owned(), record),
-        OperatorAck::Unfit(record) => {
-            let done = matches!(record.state, RecordState::Done { .. });
+        Change::Applied => return tell_applied(store, key, word, output).await,
+        Change::Missing => return Err(args.key.missing()),
+        Change::Moved(record) => (format!("its fence is not {}", args.fence), record),
+        Change::Running(record) => ("an attempt runs under a live lease".to_owned(), record),
+        Change::Unfit(record) => {
+            let done = matches!(record.state, State::Done { .. });
             (
                 if done { "there is an outcome already" } else { "it is neither held nor lost" }.to_owned(),
                 record,
@@ -99,11 +97,11 @@ async fn tell_applied(store: &dyn Inspect, key: &Key, word: &str, output: &Outpu
 }
 
 async fn look(store: &dyn Inspect, key: &Key) -> Result<Option<Seen>> {
-    let query = ListQuery {
+    let query = Query {
         realm: Some(key.scope().realm().to_owned()),
         principal: Some(key.scope().principal().to_owned()),
         value: Some(key.value().to_owned()),
-        ..ListQuery::default()
+        ..Query::default()
     };
     let page = store.list(&query).await?;
     Ok(page.records.into_iter().next().map(|record| Seen { record, now: page.now }))
@@ -113,7 +111,7 @@ async fn look(store: &dyn Inspect, key: &Key) -> Result<Option<Seen>> {
 fn holder(record: &Record, now: Timestamp) -> String {
     let phase = record.phase(now);
     let since = match (&record.state, phase) {
-        (RecordState::Done { finished_at, .. }, _) => *finished_at,
+        (State::Done { finished_at, .. }, _) => *finished_at,
         (_, Phase::Held | Phase::Lost) => record.lease_until,
         // A fence is the clock of its grant.
         (_, Phase::Running) => Timestamp::from_micros(record.fence.get()),

@@ -1,7 +1,7 @@
 //! Which records a command lists.
 
 use clap::Args;
-use semel::admin::{Cursor, ListQuery};
+use semel::{Cursor, Query};
 
 use super::key;
 use crate::config::Span;
@@ -50,8 +50,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn query(&self) -> ListQuery {
-        ListQuery {
+    pub(super) fn query(&self) -> Query {
+        Query {
             phase: None,
             realm: self.realm.clone(),
             principal: self.principal.clone(),

@@ -2,10 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use semel::admin::{Inspect, ListQuery};
-use semel::error::KeyError;
-use semel::store::Record;
-use semel::{Key, Scope, Timestamp};
+use semel::{Inspect, Key, KeyError, Query, Record, Scope, Timestamp};
 
 use crate::exit::Exit;
 use crate::output::{escaped, quoted};
@@ -108,13 +105,13 @@ impl KeyArgs {
 
     /// The records of the key, in whatever scopes it is.
     async fn seen(&self, store: &dyn Inspect, expired: Option<bool>) -> Result<Vec<Seen>> {
-        let mut query = ListQuery {
+        let mut query = Query {
             realm: self.realm.clone(),
             principal: self.principal.clone(),
             value: Some(self.key.clone()),
             expired,
             limit: PAGE,
-            ..ListQuery::default()
+            ..Query::default()
         };
         let mut seen = Vec::new();
         loop {

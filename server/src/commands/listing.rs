@@ -1,9 +1,7 @@
 //! Records, page by page.
 
 use anyhow::Result;
-use semel::Timestamp;
-use semel::admin::{Cursor, Inspect, ListQuery, Page};
-use semel::store::Record;
+use semel::{Cursor, Inspect, Page, Query, Record, Timestamp};
 
 use super::filter::Filter;
 use crate::output::{Columns, Format, RecordLine, json_line, print, remark};
@@ -24,7 +22,7 @@ pub(super) type Row<const N: usize> = fn(&Record, Timestamp) -> [String; N];
 /// many as were wanted, or no more.
 pub(super) async fn show<const N: usize>(
     store: &dyn Inspect,
-    (verb, mut query): (Verb, ListQuery),
+    (verb, mut query): (Verb, Query),
     filter: &Filter,
     (header, row): ([&'static str; N], Row<N>),
     format: Format,

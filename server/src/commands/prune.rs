@@ -3,8 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
-use semel::Timestamp;
-use semel::admin::{Inspect, ListQuery, Prune};
+use semel::{Inspect, Prune, Query, Timestamp};
 use serde_json::json;
 
 use super::key;
@@ -88,7 +87,7 @@ async fn count(
     progress: &ProgressBar,
 ) -> Result<u64> {
     // The default page: listed records come with their bodies, which may be large.
-    let mut query = ListQuery { realm: args.realm.clone(), expired: Some(true), ..ListQuery::default() };
+    let mut query = Query { realm: args.realm.clone(), expired: Some(true), ..Query::default() };
     let mut count = 0;
     loop {
         let page = store.list(&query).await?;

@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use semel::Timestamp;
-use semel::store::Record;
+use semel::{Record, Timestamp};
 
 use super::filter::Filter;
 use super::listing::{self, Verb, short};

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use semel::store::Token;
+use semel::Token;
 
 /// A new folder of one's own, removed with everything in it when this is dropped.
 pub(super) struct Folder(PathBuf);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use metrics::gauge;
-use semel::admin::{Ceiling, StoreSize};
+use semel::{Ceiling, StoreSize};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::place::{Place, database, file};
+use testkit::stores::postgres::database;
+
+use crate::place::{Place, file};
 use crate::process::{command, end, semel};
 
 /// Commands that need a store, with arguments that are right.

@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use xtask::ports::Port;
+use testkit::ports::Port;
+use testkit::stores::postgres::database;
 
-use crate::place::{Place, database, file, on_every_store};
+use crate::place::{Place, file, on_every_store};
 use crate::process::semel;
 
 on_every_store!(a_store_that_answers_is_healthy);

@@ -1,9 +1,11 @@
 //! `semel migrate`.
 
 use semel::PostgresStore;
+use testkit::servers::redis_url;
+use testkit::stores::postgres::database;
 use tokio_postgres::NoTls;
 
-use crate::place::{Place, database, file, server};
+use crate::place::{Place, file};
 use crate::process::{Ran, semel};
 
 fn migrate(url: &str, args: &[&str]) -> Ran {
@@ -127,7 +129,7 @@ fn printing_reaches_for_nothing() {
 
 #[test]
 fn a_store_without_a_schema_has_nothing_to_migrate() {
-    for url in ["memory:", &server("SEMEL_TEST_REDIS_URL")] {
+    for url in ["memory:", &redis_url()] {
         for command in [
             &["up"][..],
             &["down", "--to", "0", "--yes"],

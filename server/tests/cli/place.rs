@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use semel::admin::Inspect;
-use semel::store::Token;
-use semel::{PostgresStore, RedisStore, SqliteStore};
+use semel::{Inspect, PostgresStore, RedisStore, SqliteStore, Token};
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
+use testkit::servers::redis_url;
+use testkit::stores::postgres::database;
 
 use crate::process::{Ran, semel};
 
@@ -21,25 +20,6 @@ pub(crate) struct Place {
     pub(crate) is_shared: bool,
     /// Gone with the test.
     _folder: Option<TempDir>,
-}
-
-/// The URL of a server that `cargo xtask test` has started.
-pub(crate) fn server(variable: &str) -> String {
-    std::env::var(variable)
-        .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"))
-}
-
-/// A database of its own, without a schema.
-pub(crate) async fn database() -> String {
-    let url = server("SEMEL_TEST_POSTGRES_URL");
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    let name = format!("test_{}", Token::random());
-    client.batch_execute(&format!("create database {name}")).await.unwrap();
-    let (base, query) =
-        url.split_once('?').map_or((&*url, String::new()), |(base, query)| (base, format!("?{query}")));
-    let (server, _) = base.rsplit_once('/').unwrap();
-    format!("{server}/{name}{query}")
 }
 
 /// The URL of a file that is not there yet, and its folder.
@@ -69,14 +49,14 @@ impl Place {
     }
 
     pub(crate) async fn redis() -> Self {
-        let url = server("SEMEL_TEST_REDIS_URL");
+        let url = redis_url();
         let store = RedisStore::connect(&url).await.unwrap();
         Self { is_shared: true, ..Self::new(url, Arc::new(store)) }
     }
 
     /// Redis before SQLite.
     pub(crate) async fn cached() -> Self {
-        Self { cache: Some(server("SEMEL_TEST_REDIS_URL")), ..Self::sqlite().await }
+        Self { cache: Some(redis_url()), ..Self::sqlite().await }
     }
 
     /// A command on this store.

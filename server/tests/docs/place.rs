@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use xtask::programs;
+use testkit::programs;
 
 /// How long a command may take before a test has failed, also on a busy machine.
 const BOUND: Duration = Duration::from_secs(120);
@@ -34,7 +34,7 @@ impl Place {
         for (name, found) in
             [("python3", programs::python()), ("node", programs::node()), ("curl", programs::curl())]
         {
-            wrap(&found.expect("xtask finds it"), &programs.join(name));
+            wrap(&found.expect("testkit finds it"), &programs.join(name));
         }
         Self { folder, ports: NAMED.into_iter().zip(free_ports()).collect(), running: Vec::new() }
     }

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use testkit::stores::postgres::database;
 use tokio::time::sleep;
 
 use crate::process::{Gateway, Setup};
 use crate::stop::Stop;
-use crate::stores::{database, url_of};
 use crate::upstream::Upstream;
 
 const LEASE: Duration = Duration::from_millis(600);
@@ -23,7 +23,7 @@ async fn setup(kept: Kept, policy: &str) -> (Upstream, Stop, Setup) {
     let setup = Setup::before(upstream.address).with("--lease", "600ms").with("--policy", policy);
     let setup = match kept {
         Kept::Sqlite => setup,
-        Kept::Postgres => setup.with("--store", &url_of(&database().await)).with("--migrate", "true"),
+        Kept::Postgres => setup.with("--store", &database().await).with("--migrate", "true"),
     };
     (upstream, stop, setup)
 }

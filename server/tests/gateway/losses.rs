@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use testkit::ports::Port;
 use tokio::net::TcpListener;
-use xtask::ports::Port;
 
 use crate::process::Setup;
 use crate::stop::Stop;

@@ -13,8 +13,8 @@ use http::Request;
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use testkit::programs;
 use tokio::task::spawn_blocking;
-use xtask::programs;
 
 use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::Upstream;

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use testkit::servers::SmallDisk;
 use tokio::time::sleep;
-use xtask::disk::SmallDisk;
 
 use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::{Upstream, answer};

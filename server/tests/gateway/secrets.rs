@@ -1,9 +1,9 @@
 //! The secret by which principals are made of credentials.
 
 use sha2::{Digest, Sha256};
+use testkit::stores::postgres::database;
 
 use crate::process::{Gateway, Setup};
-use crate::stores::{database, url_of};
 use crate::upstream::Upstream;
 
 const OLD: &str = "an-old-secret-of-the-configuration";
@@ -52,7 +52,7 @@ async fn each_key_runs_once_during_a_change(store: &str) {
 
 #[tokio::test]
 async fn each_key_runs_once_while_the_secret_changes_over_postgres() {
-    each_key_runs_once_during_a_change(&url_of(&database().await)).await;
+    each_key_runs_once_during_a_change(&database().await).await;
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn each_key_runs_once_while_the_secret_changes_over_sqlite() {
 #[tokio::test]
 async fn gateways_without_a_configured_secret_share_one_over_the_store_and_over_restarts() {
     let upstream = Upstream::counting().await;
-    let store = url_of(&database().await);
+    let store = database().await;
     let setup = Setup::before(upstream.address).with("--store", &store).with("--migrate", "true");
     let (one, other) = tokio::join!(setup.start(), setup.start());
     assert_eq!(pay(&one, "k").await, (200, "run 1".to_owned(), false));

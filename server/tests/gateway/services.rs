@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use testkit::programs;
+use testkit::stores::postgres::database;
 use tokio_postgres::{Client, NoTls};
-use xtask::programs;
 
 use crate::process::{Gateway, Setup};
-use crate::stores::{database, url_of};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -31,7 +31,7 @@ struct Service {
 
 impl Service {
     fn start(mut interpreter: Command, example: &str, database: &str) -> Self {
-        interpreter.arg(root().join("examples").join(example)).args(["0", &url_of(database)]);
+        interpreter.arg(root().join("examples").join(example)).args(["0", database]);
         programs::with_psql(&mut interpreter).expect("psql is with the server");
         let mut process = interpreter.stdout(Stdio::piped()).spawn().expect("the interpreter runs");
         let mut out = BufReader::new(process.stdout.take().expect("it has an output"));
@@ -64,7 +64,7 @@ fn ask(line: &str, gateway: &Gateway, key: &str) -> String {
 }
 
 async fn ledger(database: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(&url_of(database), NoTls).await.expect("a database");
+    let (client, connection) = tokio_postgres::connect(database, NoTls).await.expect("a database");
     tokio::spawn(connection);
     client.batch_execute("create table ledger (cents bigint not null)").await.expect("a table");
     client
@@ -76,7 +76,7 @@ async fn quoted_and_bare_are_booked_once(interpreter: Command, example: &str) {
     let ledger = ledger(&database).await;
     let service = Service::start(interpreter, example, &database);
     let setup = Setup::new().with("--upstream", &format!("http://127.0.0.1:{}", service.port));
-    let setup = setup.with("--store", &url_of(&database)).with("--migrate", "true");
+    let setup = setup.with("--store", &database).with("--migrate", "true");
     let gateway = setup.with("--policy", "transactional").start().await;
     let lines = code("docs/gateway.md", "sh");
     let lines: Vec<_> = lines.iter().filter(|line| line.starts_with("curl ")).collect();

@@ -2,42 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use testkit::ports::Port;
+use testkit::servers::postgres_url;
+use testkit::stores::postgres::database;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio_postgres::Config;
 use tokio_postgres::config::Host;
-use tokio_postgres::{Config, NoTls};
 use tokio_util::task::AbortOnDropHandle;
-use xtask::ports::Port;
 
 use crate::process::{BOUND, Gateway, Setup};
 use crate::stop::Stop;
 use crate::upstream::Upstream;
 use crate::wire::Io;
-
-/// Where `cargo xtask test` has its server.
-pub(crate) fn server() -> String {
-    let variable = "SEMEL_TEST_POSTGRES_URL";
-    std::env::var(variable)
-        .unwrap_or_else(|_| panic!("{variable} is not set; run the tests by `cargo xtask test`"))
-}
-
-/// Creates a database of its own for a test.
-pub(crate) async fn database() -> String {
-    let url = server();
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the server is there");
-    tokio::spawn(connection);
-    let name = format!("gateway_{}", semel::store::Token::random());
-    client.batch_execute(&format!("create database \"{name}\"")).await.expect("a database");
-    name
-}
-
-/// The URL of such a database.
-pub(crate) fn url_of(database: &str) -> String {
-    let url = server();
-    let (base, query) = url.split_once('?').unwrap_or((&url, ""));
-    let (server, _) = base.rsplit_once('/').expect("a URL with a database");
-    if query.is_empty() { format!("{server}/{database}") } else { format!("{server}/{database}?{query}") }
-}
 
 /// A way to the server that can be cut.
 struct Way {
@@ -79,7 +56,7 @@ impl Way {
 }
 
 async fn far_side() -> Box<dyn IoUnpin> {
-    let config: Config = server().parse().expect("a URL");
+    let config: Config = postgres_url().parse().expect("a URL");
     let port = config.get_ports().first().copied().unwrap_or(5432);
     match config.get_hosts().first().expect("a host") {
         Host::Unix(folder) => {
@@ -98,14 +75,14 @@ impl<I: Io + Unpin> IoUnpin for I {}
 async fn setup(policy: &str) -> (Upstream, Stop, Way, Gateway) {
     let (upstream, stop) = Upstream::stopping().await;
     let way = Way::new().await;
-    let config: Config = server().parse().expect("a URL");
+    let config: Config = database().await.parse().expect("a URL");
     let login = config.get_user().expect("a user");
     let password = config.get_password().map(|password| format!(":{}", String::from_utf8_lossy(password)));
     let store = format!(
         "postgres://{login}{}@{}/{}",
         password.unwrap_or_default(),
         way.port.address(),
-        database().await
+        config.get_dbname().expect("a database")
     );
     let setup = Setup::before(upstream.address).with("--store", &store).with("--migrate", "true");
     let gateway = setup.with("--policy", policy).with("--lease", "30s").start().await;

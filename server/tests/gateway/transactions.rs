@@ -1,12 +1,13 @@
 //! A service that shares the Postgres of the gateway, and completes in its own transaction.
 
+use testkit::stores::postgres::database;
+
 use crate::process::{Gateway, Setup};
-use crate::stores::{database, url_of};
 use crate::upstream::{Upstream, answer};
 
 /// A gateway under `transactional`, with a database of its own.
 async fn gateway(upstream: &Upstream, database: &str) -> Gateway {
-    let setup = Setup::before(upstream.address).with("--store", &url_of(database)).with("--migrate", "true");
+    let setup = Setup::before(upstream.address).with("--store", database).with("--migrate", "true");
     setup.with("--policy", "transactional").start().await
 }
 

@@ -9,9 +9,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use testkit::programs::valgrind;
+use testkit::progress::{say, workspace};
 
-use crate::programs::valgrind;
-use crate::step::{Steps, cargo, say, workspace};
+use crate::step::{Steps, cargo};
 use table::{Count, Table, Verdict};
 
 const PAGE: &str = "docs/instructions.md";

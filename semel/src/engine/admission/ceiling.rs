@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// switch.
 ///
 /// ```
-/// use semel::{MemoryStore, Once};
-/// use semel::admin::Ceiling;
+/// use semel::{Ceiling, MemoryStore, Once};
 ///
 /// let (store, ceiling) = (MemoryStore::new(), Ceiling::new());
 /// let once = Once::new(store.clone()).with_ceiling(ceiling.clone());

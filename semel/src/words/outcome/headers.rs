@@ -1,8 +1,7 @@
 //! The headers of an outcome, in the form in which stores keep them.
 //!
-//! Each header is stored in order as the length of the name in 2 bytes, the name, the length of the
-//! value in 4 bytes, and the value; lengths are big-endian. An empty list of headers is stored as
-//! no bytes.
+//! For each, in their order: the length of the name in 2 bytes, the name, the length of the value in 4 bytes, the
+//! value; lengths with the high byte first. No headers are no bytes.
 
 use bytes::{BufMut, Bytes};
 
@@ -14,25 +13,25 @@ use crate::words::text::Rule;
 const NAME: Rule =
     Rule { part: "header name", min_bytes: 1, max_bytes: 255, ascii_only: true, outer_spaces: false };
 
-/// Headers in one block of memory, however many there are.
+/// One piece of memory, whatever their number.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Headers(Bytes);
 
 impl Headers {
-    /// Encodes these headers, in this order.
+    /// These headers, in this order.
     ///
     /// # Errors
-    /// See [`Outcome::with_headers`].
+    /// As [`Outcome::with_headers`] says.
     pub(crate) fn new<'a, V: AsRef<[u8]>>(
         headers: impl IntoIterator<Item = (&'a str, V)>,
     ) -> Result<Self, OutcomeError> {
-        // 256 bytes are usually enough; a larger capacity than needed is given back at the end.
+        // Mostly enough, and more than is kept.
         let (mut stored, mut count) = (Vec::with_capacity(256), 0);
         for (name, value) in headers {
             let (name, value): (&str, &[u8]) = (NAME.check(name)?, value.as_ref());
             stored.put_u16(name.len() as u16);
             stored.put_slice(name.as_bytes());
-            // A value too long for 32 bits is refused below.
+            // Longer ones are refused below.
             stored.put_u32(value.len() as u32);
             stored.put_slice(value);
             count += 1;
@@ -41,10 +40,10 @@ impl Headers {
         Ok(Self(Bytes::copy_from_slice(&stored)))
     }
 
-    /// Checks stored bytes and takes them as headers.
+    /// The headers that these bytes stand for.
     ///
     /// # Errors
-    /// An error of the kind corrupt if the bytes are not well-formed headers.
+    /// Corrupt if they stand for none.
     #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
     pub(crate) fn from_stored(bytes: Bytes) -> Result<Self, StoreError> {
         let invalid = |e| StoreError::corrupt("the stored headers break a limit").with_source(e);
@@ -65,7 +64,7 @@ impl Headers {
         &self.0
     }
 
-    /// The number of headers.
+    /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.iter().count()
     }
@@ -80,8 +79,7 @@ impl Headers {
     }
 }
 
-/// The name and value of the first header, and the remaining bytes; `None` if there is no header or
-/// it is malformed.
+/// Name and value of the first header, and what is behind it. Nothing if there is none, or it is none.
 fn first(stored: &[u8]) -> Option<(&str, &[u8], &[u8])> {
     let (length, rest) = stored.split_first_chunk::<2>()?;
     let (name, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
@@ -90,7 +88,7 @@ fn first(stored: &[u8]) -> Option<(&str, &[u8], &[u8])> {
     Some((std::str::from_utf8(name).ok()?, value, rest))
 }
 
-/// Checks the limit, which counts names and values but not their lengths.
+/// Names and values count, their lengths do not.
 fn within_limit(stored: &[u8], count: usize) -> Result<(), OutcomeError> {
     let (bytes, limit) = (stored.len() - 6 * count, Outcome::MAX_HEADER_BYTES);
     if bytes > limit { Err(OutcomeError::Headers { bytes, limit }) } else { Ok(()) }

@@ -43,7 +43,7 @@ use crate::gateway::accept::stream::Stream;
 use crate::gateway::accept::taken::{Streams, Taken};
 use crate::gateway::request::serve::serve;
 use crate::gateway::state::{Current, State};
-use crate::gateway::upstream::Downstream;
+use crate::gateway::upstream::From;
 
 /// How much the head of a request may take up.
 const HEAD_BYTES: usize = 64 << 10;
@@ -96,7 +96,7 @@ pub(in crate::gateway) async fn accept(
         let serve = async move {
             // It belongs to the thread on which this runs.
             if let Ok(io) = TcpStream::from_std(io) {
-                greet(io, Downstream { peer, is_tls: false }, Server { state, worker, tunnel, stop }).await;
+                greet(io, From { peer, is_tls: false }, Server { state, worker, tunnel, stop }).await;
             }
         };
         connections.spawn_on(serve, &handle);
@@ -112,7 +112,7 @@ struct Server {
 }
 
 /// Agrees upon TLS, if that is spoken here, in limited time.
-async fn greet(io: TcpStream, from: Downstream, server: Server) {
+async fn greet(io: TcpStream, from: From, server: Server) {
     // Without it every small answer may wait for the other side's acknowledgement; where it fails, it is slower.
     let _ = io.set_nodelay(true);
     let current = server.state.current();
@@ -121,14 +121,14 @@ async fn greet(io: TcpStream, from: Downstream, server: Server) {
     // Whoever has not asked for anything yet is not waited for.
     let Some(greeted) = server.stop.run_until_cancelled(greeting).await else { return };
     match greeted {
-        Ok(Ok(io)) => converse(io, Downstream { is_tls: true, ..from }, &current, &server).await,
+        Ok(Ok(io)) => converse(io, From { is_tls: true, ..from }, &current, &server).await,
         Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as we do"),
         Err(_) => tracing::debug!("a client did not finish its greeting in time"),
     }
 }
 
 /// Serves the requests of a connection. When told to stop, the one under way is the last.
-async fn converse<I>(io: I, from: Downstream, current: &Current, server: &Server)
+async fn converse<I>(io: I, from: From, current: &Current, server: &Server)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

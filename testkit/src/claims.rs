@@ -1,0 +1,60 @@
+//! Claims of new attempts, and their answers.
+
+use std::time::Duration;
+
+use semel::{
+    AfterCrash, Ask, Claim, Intent, Key, Lease, Outcome, Owner, Store, Takeover, Terms, Timestamp, Token,
+};
+
+/// A claim of this key by a new attempt.
+pub async fn ask(store: &impl Store, name: &str) -> Ask {
+    ask_at(store.now().await.unwrap(), name)
+}
+
+/// The same, if this is the store's time.
+pub fn ask_at(now: Timestamp, name: &str) -> Ask {
+    Ask {
+        key: Key::new("tests", name).unwrap(),
+        intent: Intent::of("charge", "", &1).unwrap(),
+        token: Token::random(),
+        owner: Owner::new("tests"),
+        terms: Terms::DEFAULT,
+        takeover: Takeover::Never,
+        not_after: now.after(Duration::from_secs(100)),
+    }
+}
+
+/// The same claim under `retry`, so that the attempt may be taken over when it is lost.
+pub fn retried(ask: Ask) -> Ask {
+    Ask { terms: ask.terms.with_after_crash(AfterCrash::Retry), ..ask }
+}
+
+/// The lease of a claim that must be granted.
+pub async fn granted(store: &impl Store, ask: &Ask) -> Lease {
+    lease(store.claim(ask).await.unwrap())
+}
+
+/// The lease of a claim that must have been granted.
+pub fn lease(claim: Claim) -> Lease {
+    match claim {
+        Claim::Granted(lease) => lease,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// An outcome that only this key has.
+pub fn outcome(name: &str) -> Outcome {
+    Outcome::json(name).unwrap()
+}
+
+/// A key that has an outcome.
+pub async fn done(store: &impl Store, name: &str) -> Key {
+    let lease = granted(store, &ask(store, name).await).await;
+    store.complete(&lease, &outcome(name)).await.unwrap().applied().unwrap();
+    lease.key().clone()
+}
+
+/// Whether a claim of a new attempt is answered from the record that [`done`] has left.
+pub fn is_replayed(claim: &Claim, name: &str) -> bool {
+    matches!(claim, Claim::Done(done) if done.outcome == outcome(name))
+}

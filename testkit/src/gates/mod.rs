@@ -1,0 +1,13 @@
+//! Ways to a store on which a test decides what goes wrong.
+//!
+//! - `path.rs`: a store behind a path that may drop, delay or repeat each call
+//! - `gate.rs`: such a path to a store in memory, with faults by verb
+//! - `proxy.rs`: a socket in front of Postgres whose connections can be cut
+
+mod gate;
+mod path;
+mod proxy;
+
+pub use gate::{Fault, Gate};
+pub use path::{Path, Through};
+pub use proxy::{Cut, Proxy};

@@ -1,0 +1,36 @@
+//! The parts that tests, benchmarks and the fault harness share.
+//!
+//! - `servers/`: real servers, and disks that are full
+//! - `packages/`: the executables of those servers, and other programs
+//! - `ports.rs`: ports that stay free for one server
+//! - `progress.rs`: the lines that a run says, and the folder of the workspace
+//!
+//! With the feature `stores`, which `cargo xtask` can do without:
+//!
+//! - `stores/`: a place of its own for each test, on every store
+//! - `gates/`: ways to a store on which a test decides what goes wrong
+//! - `claims.rs`: claims, and their answers
+//! - `contest.rs`: races for keys
+//! - `load.rs`: many callers, and a ledger of their answers
+//! - `until.rs`: waiting for an event
+
+pub mod ports;
+pub mod progress;
+pub mod servers;
+
+mod packages;
+
+pub use packages::programs;
+
+#[cfg(feature = "stores")]
+pub mod claims;
+#[cfg(feature = "stores")]
+pub mod contest;
+#[cfg(feature = "stores")]
+pub mod gates;
+#[cfg(feature = "stores")]
+pub mod load;
+#[cfg(feature = "stores")]
+pub mod stores;
+#[cfg(feature = "stores")]
+pub mod until;

@@ -1,0 +1,84 @@
+//! A place of its own for each test, on the servers that `cargo xtask test` starts or on some of its own.
+
+use semel::{MemoryCache, PostgresOptions, PostgresStore, RedisOptions, RedisStore, Tiered, Token};
+
+use crate::servers::{RedisServers, postgres_url, redis_url};
+
+/// A schema, and a prefix.
+pub struct Place {
+    /// The URL of the Postgres.
+    pub postgres: String,
+    /// The URL of the Redis.
+    pub redis: String,
+    /// The name of the schema, and the prefix.
+    pub name: String,
+}
+
+impl Place {
+    /// On the servers that all tests share.
+    pub fn shared() -> Self {
+        Self::on(redis_url())
+    }
+
+    /// On this Redis, and the Postgres that all tests share.
+    pub fn on(redis: String) -> Self {
+        Self { postgres: postgres_url(), redis, name: format!("tier-{}", Token::random()) }
+    }
+
+    /// On this Postgres, and the Redis that all tests share.
+    pub fn over(postgres: &str) -> Self {
+        Self { postgres: postgres.to_owned(), ..Self::shared() }
+    }
+
+    /// Redis, whatever it may do to its memory.
+    pub async fn hot(&self) -> RedisStore {
+        self.hot_options().connect().await.unwrap()
+    }
+
+    /// The options of the hot store.
+    pub fn hot_options(&self) -> RedisOptions {
+        RedisOptions::new(&self.redis).unwrap().with_prefix(&self.name).unwrap().with_eviction_allowed()
+    }
+
+    /// The durable store.
+    pub async fn durable(&self) -> PostgresStore {
+        let options = PostgresOptions::new(&self.postgres).unwrap().with_schema(&self.name).unwrap();
+        let store = options.connect().await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+
+    /// Redis before Postgres, as another process would have it.
+    pub async fn tier(&self) -> Tiered<RedisStore, PostgresStore> {
+        Tiered::new(self.hot().await, self.durable().await)
+    }
+}
+
+/// A Redis of one's own before the Postgres that all tests share.
+pub struct Own {
+    /// The servers, of which there is one.
+    pub servers: RedisServers,
+    /// A place on it.
+    pub place: Place,
+}
+
+impl Own {
+    /// Starts it.
+    pub fn start() -> Self {
+        let mut servers = RedisServers::new().unwrap();
+        let redis = servers.start("hot", "").unwrap();
+        Self { servers, place: Place::on(redis) }
+    }
+}
+
+/// Lets Redis forget everything.
+pub async fn flush(url: &str) {
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let _: () = redis::cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
+}
+
+/// A cache with room for everything.
+pub fn cache() -> MemoryCache {
+    MemoryCache::new(64 << 20)
+}
