@@ -21,6 +21,7 @@ use crate::store::tiered::Hot;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::lease::Fence;
+use crate::words::time::Timestamp;
 
 const FORMAT: u8 = 1;
 const DONE: u8 = b'A';
@@ -32,25 +33,23 @@ impl RedisStore {
         Name::new(&format!("{}+hot", self.shared.options.prefix), key)
     }
 
-    /// Says whether it came in time.
     async fn put(
         &self,
         key: &Key,
         what: &[u8],
         kept: Duration,
-        within: Duration,
-    ) -> Result<bool, StoreError> {
+        not_after: Timestamp,
+    ) -> Result<(), StoreError> {
         let name = self.hot_name(key);
-        let not_after = self.clock().await?.after(within);
         let command = |shift: Shift| {
             let mut command = scripts::PLANT.on(name.as_bytes());
-            // Rounded down: nothing is kept for too long.
+            // Rounded down: an entry is never kept for longer than it is valid.
             let kept = (kept.as_millis() as u64).max(1);
             command.arg(shift.to_server(not_after).as_micros()).arg(kept).arg(what);
             command
         };
-        // Nobody waits for what is planted: it does not go before those who ask.
-        Ok(self.run(Lane::Claim, &name, command).await?.word != "late")
+        // No caller waits for the answer, so claims and reads go first.
+        self.run(Lane::Claim, &name, command).await.map(drop)
     }
 }
 
@@ -80,18 +79,13 @@ impl Hot for RedisStore {
         kept: Duration,
         within: Duration,
     ) -> Result<(), StoreError> {
-        self.put(key, &encoded(remembered), kept, within).await.map(drop)
+        let not_after = self.clock().await?.after(within);
+        self.put(key, &encoded(remembered), kept, not_after).await
     }
 
+    /// A trace does no harm however late it arrives: it hides only what is older than the forgetting.
     async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError> {
-        let trace = head(fence, FORGOTTEN);
-        for _ in 0..2 {
-            if self.put(key, &trace, kept, kept).await? {
-                return Ok(());
-            }
-            // The clock was wrong by that much; the answer has told it anew.
-        }
-        Err(StoreError::unavailable("the clock of Redis runs away"))
+        self.put(key, &head(fence, FORGOTTEN), kept, Timestamp::from_micros(u64::MAX)).await
     }
 }
 
