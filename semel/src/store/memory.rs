@@ -1,13 +1,12 @@
 //! Records in this process's memory.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use tokio::time::Instant;
 
 use crate::protocol::ask::Ask;
@@ -22,6 +21,7 @@ use crate::words::record::Record;
 use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
 
+/// The number of parts of the map, each with a lock of its own, so that callers of different keys seldom wait for each other.
 const SHARDS: usize = 64;
 
 /// Records in this process's memory: the reference, and a store for tests and for work that one process does.
@@ -35,43 +35,17 @@ pub struct MemoryStore {
 }
 
 struct Shared {
-    shards: Box<[Shard]>,
+    shards: [Mutex<Records>; SHARDS],
+    /// Picks the shard of a key.
     hasher: RandomState,
+    /// The number of records in all shards.
     count: AtomicUsize,
     capacity: usize,
     clock: MemoryClock,
     secret: Mutex<Option<Vec<u8>>>,
 }
 
-/// On a cache line of its own, so that two threads on two shards do not slow each other down.
-#[repr(align(128))]
-#[derive(Default)]
-struct Shard(Mutex<Slots>);
-
-type Slots = HashTable<Slot>;
-
-/// A record, with what is asked of it most: the hash of its key, and when it expires.
-struct Slot {
-    hash: u64,
-    expires_at: Option<Timestamp>,
-    record: Option<Box<Record>>,
-}
-
-impl Slot {
-    fn new(hash: u64, record: Box<Record>) -> Self {
-        Self { hash, expires_at: record.expires_at(), record: Some(record) }
-    }
-
-    fn change<T>(&mut self, change: impl FnOnce(&mut Option<Box<Record>>) -> T) -> T {
-        let result = change(&mut self.record);
-        self.expires_at = self.record.as_ref().and_then(|record| record.expires_at());
-        result
-    }
-
-    fn is_of(&self, key: &Key) -> bool {
-        self.record.as_ref().is_some_and(|record| record.key == *key)
-    }
-}
+type Records = HashMap<Key, Box<Record>>;
 
 impl MemoryStore {
     /// How many records are kept unless set.
@@ -84,7 +58,7 @@ impl MemoryStore {
 
     /// An empty store that keeps at most this many records.
     pub fn with_capacity(capacity: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        let shards = std::array::from_fn(|_| Mutex::default());
         let (count, hasher) = (AtomicUsize::new(0), RandomState::new());
         let (clock, secret) = (MemoryClock::new(), Mutex::default());
         Self { shared: Arc::new(Shared { shards, hasher, count, capacity, clock, secret }) }
@@ -100,20 +74,27 @@ impl MemoryStore {
         &self.shared.clock
     }
 
-    /// Where the record of a key is, or would be, and the hash by which it is found there.
-    fn slots(&self, key: &Key) -> (MutexGuard<'_, Slots>, u64) {
-        let hash = self.shared.hasher.hash_one(key);
-        // Not by the bits that a table looks at, or all keys of a shard would be for the same few places of it.
-        (self.shared.shards[(hash >> 32) as usize % SHARDS].slots(), hash)
+    /// The shard that holds the record of a key, or would.
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Records> {
+        locked(&self.shared.shards[self.shared.hasher.hash_one(key) as usize % SHARDS])
     }
 
-    /// Does something with the record of a key, if there is one.
-    fn with_record<T>(&self, key: &Key, act: impl FnOnce(&mut Option<Box<Record>>) -> T) -> T {
-        let (mut slots, hash) = self.slots(key);
-        match slots.find_mut(hash, |slot| slot.is_of(key)) {
-            Some(slot) => slot.change(act),
-            None => act(&mut None),
+    /// Each shard, locked one after the other.
+    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Records>> {
+        self.shared.shards.iter().map(locked)
+    }
+
+    /// Runs a primitive on the slot of a key.
+    fn on_slot<T>(&self, key: &Key, act: impl FnOnce(&mut Option<Box<Record>>) -> T) -> T {
+        let mut records = self.shard(key);
+        let mut slot = records.remove(key);
+        let was_there = slot.is_some();
+        let answer = act(&mut slot);
+        if let Some(record) = slot {
+            records.insert(key.clone(), record);
+            self.shared.count.fetch_add(usize::from(!was_there), Ordering::Relaxed);
         }
+        answer
     }
 
     fn answer<I, T>(&self, items: &[I], mut each: impl FnMut(&I, Timestamp) -> T) -> Answers<T> {
@@ -125,7 +106,7 @@ impl MemoryStore {
     fn make_room(&self, asks: &[Ask]) -> Result<(), StoreError> {
         let Shared { count, capacity, .. } = &*self.shared;
         let fits = count.load(Ordering::Relaxed) + asks.len() <= *capacity;
-        if fits || asks.iter().all(|ask| self.with_record(&ask.key, |record| record.is_some())) {
+        if fits || asks.iter().all(|ask| self.shard(&ask.key).contains_key(&ask.key)) {
             return Ok(());
         }
         Err(StoreError::unavailable(format!("memory holds {capacity} records, the limit; prune or raise it")))
@@ -138,11 +119,9 @@ impl Default for MemoryStore {
     }
 }
 
-impl Shard {
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        // Nothing panics while the lock is held, so a poisoned map is as whole as any other.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while a lock is held, so what is behind a poisoned one is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -165,45 +144,27 @@ impl Backend for MemoryStore {
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.make_room(asks)?;
-        Ok(self.answer(asks, |ask, now| {
-            let (mut slots, hash) = self.slots(&ask.key);
-            match slots.entry(hash, |slot| slot.is_of(&ask.key), |slot| slot.hash) {
-                Entry::Occupied(mut found) => found.get_mut().change(|record| slot::open(record, ask, now)),
-                Entry::Vacant(place) => {
-                    let mut record = None;
-                    let opened = slot::open(&mut record, ask, now);
-                    if let Some(record) = record {
-                        place.insert(Slot::new(hash, record));
-                        self.shared.count.fetch_add(1, Ordering::Relaxed);
-                    }
-                    opened
-                }
-            }
-        }))
+        Ok(self.answer(asks, |ask, now| self.on_slot(&ask.key, |slot| slot::open(slot, ask, now))))
     }
 
     async fn replace(&self, items: &[Replace]) -> Result<Answers<Replaced>, StoreError> {
-        Ok(self.answer(items, |item, now| {
-            self.with_record(&item.key, |record| slot::replace(record, item, now))
-        }))
+        Ok(self.answer(items, |item, now| self.on_slot(&item.key, |slot| slot::replace(slot, item, now))))
     }
 
     async fn write(&self, items: &[Write]) -> Result<Answers<Written>, StoreError> {
-        Ok(self
-            .answer(items, |item, now| self.with_record(&item.key, |record| slot::write(record, item, now))))
+        Ok(self.answer(items, |item, now| self.on_slot(&item.key, |slot| slot::write(slot, item, now))))
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError> {
-        Ok(self.answer(keys, |key, _| self.with_record(key, |record| record.as_deref().cloned())))
+        Ok(self.answer(keys, |key, _| self.shard(key).get(key).map(|record| (**record).clone())))
     }
 
     async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
         let after = query.after.as_ref().map(position).transpose()?;
         let now = self.shared.clock.now();
         let mut records: Vec<Record> = Vec::new();
-        for shard in &self.shared.shards {
-            let slots = shard.slots();
-            let wanted = slots.iter().flat_map(|slot| &slot.record).filter(|record| {
+        for shard in self.shards() {
+            let wanted = shard.values().filter(|record| {
                 after.as_ref().is_none_or(|after| record.key > *after) && query.matches(record, now)
             });
             records.extend(wanted.map(|record| (**record).clone()));
@@ -218,38 +179,29 @@ impl Backend for MemoryStore {
     async fn stats(&self) -> Result<Stats, StoreError> {
         let now = self.shared.clock.now();
         let mut stats = Stats::default();
-        for shard in &self.shared.shards {
-            for record in shard.slots().iter().flat_map(|slot| &slot.record) {
-                stats.count(record.phase(now));
-            }
+        for shard in self.shards() {
+            shard.values().for_each(|record| stats.count(record.phase(now)));
         }
         Ok(stats)
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         let cutoff = prune.cutoff(self.shared.clock.now());
-        let mut left = prune.limit as usize;
-        for shard in &self.shared.shards {
-            if left == 0 {
-                break;
-            }
-            let mut slots = shard.slots();
-            let before = slots.len();
-            let of_realm =
-                |key: &Key| prune.realm.as_deref().is_none_or(|realm| realm == key.scope().realm());
-            slots.retain(|slot| {
-                let is_over = slot.expires_at.is_some_and(|end| end <= cutoff);
-                let goes = left > 0 && is_over && slot.record.as_deref().is_some_and(|it| of_realm(&it.key));
-                left -= usize::from(goes);
+        let of_realm = |key: &Key| prune.realm.as_deref().is_none_or(|realm| realm == key.scope().realm());
+        let mut removed = 0;
+        for mut shard in self.shards() {
+            shard.retain(|key, record| {
+                let goes = removed < prune.limit && of_realm(key) && record.is_expired(cutoff);
+                removed += u32::from(goes);
                 !goes
             });
-            self.shared.count.fetch_sub(before - slots.len(), Ordering::Relaxed);
         }
-        Ok(u64::from(prune.limit) - left as u64)
+        self.shared.count.fetch_sub(removed as usize, Ordering::Relaxed);
+        Ok(removed.into())
     }
 
     async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let mut kept = self.shared.secret.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&self.shared.secret);
         if kept.is_none() || kept.as_deref() == expected {
             *kept = Some(value.to_vec());
         }
