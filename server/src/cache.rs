@@ -1,4 +1,4 @@
-//! Redis as a cache that may come later.
+//! Redis as a cache that may become available later.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,17 +8,18 @@ use semel::{Fence, Hot, Key, RedisOptions, RedisStore, Remembered, StoreError};
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-/// How long to wait before a Redis that is away is tried again.
+/// The pause before the next attempt to reach a Redis that is down.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A Redis that is being looked for. Until it is found nothing is remembered, which costs time and nothing else.
+/// A Redis that is not connected yet. Until it is, the cache is empty: requests take longer and
+/// nothing else changes.
 pub(crate) struct LateRedis {
     found: Arc<OnceLock<RedisStore>>,
     _search: AbortOnDropHandle<()>,
 }
 
 impl LateRedis {
-    /// Looks for it in the background, for as long as it takes.
+    /// Connects in the background, for as long as it takes.
     pub(crate) fn search(options: RedisOptions) -> Self {
         let found = Arc::new(OnceLock::new());
         let place = Arc::clone(&found);

@@ -1,4 +1,4 @@
-//! How the process ends.
+//! The exit codes of the process.
 
 use std::error::Error;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use crate::output::Closed;
 
-/// Why a command did not do what it was asked. The numbers are for scripts, and stay as they are.
+/// The reason why a command failed. Scripts rely on the numbers, which do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The store or a file failed; every error that says nothing else.
+    /// The store or a file failed; also any error without a code of its own.
     Failed = 1,
-    /// The arguments are wrong, as clap says it, too.
+    /// The arguments are wrong, reported by clap or by a command.
     Usage = 2,
     /// There is no such key.
     Missing = 3,
@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     Ambiguous = 5,
 }
 
-/// What `semel --help` says about them.
+/// The section of `semel --help` about exit codes.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  done
@@ -37,18 +37,18 @@ impl Exit {
         Refusal { exit: self, message: message.into() }.into()
     }
 
-    /// The code for the system.
+    /// The code for the operating system.
     pub(crate) fn code(self) -> ExitCode {
         ExitCode::from(self as u8)
     }
 
-    /// The code for an error, whatever context it has got on its way.
+    /// The code of an error under any context added to it.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         error.downcast_ref::<Refusal>().map_or(Self::Failed, |refusal| refusal.exit)
     }
 }
 
-/// Whether somebody who reads our output had enough of it: `semel list | head`.
+/// Returns `true` if the reader of the output has closed it: `semel list | head`.
 pub(crate) fn is_quiet(error: &anyhow::Error) -> bool {
     error.is::<Closed>()
 }

@@ -1,4 +1,4 @@
-//! Where log lines go.
+//! The output of log lines.
 
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
@@ -7,8 +7,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogFormat;
 
-/// Writes log lines to the standard error: warnings and what the binary itself has to say, or as `SEMEL_LOG` says it
-/// (`debug`, or `warn,semel=debug`).
+/// Writes log lines to the standard error: warnings and the binary's own messages, or the selection
+/// in `SEMEL_LOG` (`debug`, or `warn,semel=debug`).
 pub(crate) fn start(format: LogFormat) {
     let usual = || Targets::new().with_default(Level::WARN).with_target("semel", Level::INFO);
     let asked = std::env::var("SEMEL_LOG").ok().map(|text| text.parse::<Targets>());
@@ -16,7 +16,7 @@ pub(crate) fn start(format: LogFormat) {
     let filter = asked.and_then(Result::ok).unwrap_or_else(usual);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
-    // A second start, as a test may make it, leaves the first in place.
+    // A second start, as in a test, leaves the first one in place.
     let _ = match format {
         LogFormat::Text => registry.with(lines.with_ansi(false)).try_init(),
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),

@@ -26,13 +26,13 @@ use exit::Exit;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Whatever speaks TLS finds its cryptography here.
+    // rustls takes its cryptography from here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match run(Args::parse().command).await {
         Ok(code) => code,
         Err(error) if exit::is_quiet(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // It may hold text of a record.
+            // The message may hold text of a record.
             output::remark(&format!("error: {}", output::escaped_lines(&format!("{error:#}"))));
             Exit::of(&error).code()
         }

@@ -1,4 +1,4 @@
-//! What commands print: tables for people, JSON lines for programs.
+//! The output of commands: tables for people, JSON lines for programs.
 
 mod age;
 mod record;
@@ -18,7 +18,7 @@ pub(crate) use record::{RecordLine, hex};
 pub(crate) use table::Columns;
 pub(crate) use text::{escaped, escaped_lines, quoted, readable};
 
-/// How to show what was found.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
@@ -43,7 +43,7 @@ impl OutputArgs {
 /// Prints whole lines, at once.
 ///
 /// # Errors
-/// [`Closed`] if nobody reads any more.
+/// [`Closed`] if the reader has closed the output.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
@@ -52,14 +52,15 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Says something beside the output. Nobody has to hear it.
+/// Prints a message beside the output; a failure to do so is ignored.
 pub(crate) fn remark(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A value as a line of JSON.
 ///
-/// What a terminal would obey or hide is written as `\u…`: the same text to a program, and harmless to a person.
+/// Characters that a terminal would interpret or hide are written as `\u…`: the same text to a
+/// program, and harmless to a person.
 ///
 /// # Errors
 /// If the value has no JSON form.
@@ -69,7 +70,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     Ok(line)
 }
 
-/// Nobody reads what is printed. It is an end, and no failure.
+/// The reader has closed the output. The command ends, without a failure.
 #[derive(Debug)]
 pub(crate) struct Closed;
 

@@ -1,8 +1,9 @@
-//! Whether a gateway is ready for requests: its store answers, and takes what is written.
+//! The readiness of a gateway: its store answers, and accepts writes.
 //!
-//! A store with a full disk can still be read, so an answer to a read says nothing about the next claim. The writes of
-//! requests are the first evidence. Where there is none, because there was no traffic or because claims have failed, the
-//! store is given something to write: one small record of this process, which is released at once and expires soon.
+//! A store with a full disk can still be read, so an answer to a read proves nothing about the next
+//! claim. The writes of requests are the first evidence. Without such evidence, because there was
+//! no traffic or because claims have failed, the gateway writes one small record of this process,
+//! which is released at once and expires soon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::stores::Opened;
 
-/// How long the store may take to answer before it counts as down.
+/// The time limit for the store's answer, after which it counts as down.
 const PROBE: Duration = Duration::from_secs(2);
-/// How many writes have to fail in a row until they are evidence.
+/// The number of consecutive failed writes that are evidence of a failure.
 const FAILURES: u32 = 3;
-/// For how long a write that succeeded is evidence.
+/// The time for which a successful write is evidence.
 const EVIDENCE: Duration = Duration::from_secs(30);
-/// For how long a write of our own that failed is.
+/// The time for which a failed probe is evidence.
 const FAILED: Duration = Duration::from_secs(1);
 
 pub(crate) struct Readiness {
@@ -29,20 +30,21 @@ pub(crate) struct Readiness {
     layer: IdempotencyLayer,
     stopping: CancellationToken,
     key: Key,
-    /// What the last write of our own came to. Held while the next one is under way: one at a time.
+    /// The result of the last probe. The lock is held during a probe, so that only one runs at a
+    /// time.
     last: Mutex<Option<Probe>>,
 }
 
 struct Probe {
     at: Instant,
-    /// How many writes of requests had failed by then.
+    /// The number of failed writes of requests at that time.
     failed_writes: u32,
     result: Result<(), String>,
 }
 
 impl Readiness {
     /// # Errors
-    /// If the key of its own record breaks a limit, which it does not.
+    /// If the key of the probe record breaks a limit, which it does not.
     pub(crate) fn new(
         store: Opened,
         layer: IdempotencyLayer,
@@ -52,7 +54,7 @@ impl Readiness {
         Ok(Self { store, layer, stopping, key, last: Mutex::new(None) })
     }
 
-    /// Whether requests can be served, or why not.
+    /// Succeeds if requests can be served, and otherwise returns the reason.
     pub(crate) async fn check(&self) -> Result<(), String> {
         if self.stopping.is_cancelled() {
             return Err("stopping".to_owned());
@@ -60,7 +62,8 @@ impl Readiness {
         in_time(self.store.probe()).await?;
         let health = self.layer.store_health();
         if health.failed_ends >= FAILURES {
-            // They are tried again until they are written, so this ends by itself. A write of our own would say less.
+            // These writes are repeated until they succeed, so the failure ends by itself. A probe
+            // would prove less.
             let failed = health.failed_ends;
             return Err(format!(
                 "the store takes no writes: the ends of {failed} attempts are not recorded yet"
@@ -84,7 +87,7 @@ impl Readiness {
         result
     }
 
-    /// Has the store write something, and give it back.
+    /// Writes a record to the store, and releases it.
     async fn write(&self) -> Result<(), StoreError> {
         let store = Arc::clone(&self.store.store);
         let refused = |error: &dyn std::fmt::Display| StoreError::refused(error.to_string());

@@ -13,14 +13,14 @@ use semel::{
 use crate::cache::LateRedis;
 use crate::config::{Place, Size};
 
-/// Where the records are unless somebody says otherwise.
+/// The store unless one is configured.
 const DEFAULT: &str = "sqlite:semel.db";
 
 impl Place {
-    /// Refuses URLs that no store or cache has, without opening either.
+    /// Refuses URLs of no known store or cache, without opening either.
     ///
     /// # Errors
-    /// What is wrong with one.
+    /// If a URL is wrong; the message says why.
     pub(crate) fn check(&self) -> Result<()> {
         let url = self.store_url();
         let store = match scheme(url) {
@@ -43,7 +43,7 @@ impl Place {
     /// Refuses a policy whose promise the store cannot keep, without opening it.
     ///
     /// # Errors
-    /// If the policy is `transactional`, and the store is no Postgres.
+    /// If the policy is `transactional`, and the store is not Postgres.
     pub(crate) fn check_policy(&self, policy: &Policy) -> Result<()> {
         let url = self.store_url();
         let is_postgres = matches!(scheme(url), "postgres" | "postgresql");
@@ -75,7 +75,7 @@ pub(crate) struct Opened {
     kind: Kind,
 }
 
-/// What stands behind it, for what is not a verb of every store.
+/// The concrete store, for operations that not every store has.
 #[derive(Clone)]
 enum Kind {
     Memory(MemoryStore),
@@ -88,15 +88,15 @@ impl Opened {
     /// Opens the store of these URLs, and its cache.
     ///
     /// # Errors
-    /// If a URL is none of a store, or either cannot be reached.
+    /// If a URL is not that of a store, or either cannot be reached.
     pub(crate) async fn open(place: &Place) -> Result<Self> {
         Self::open_with(place, Cache::Needed).await
     }
 
-    /// The same for who can do without a cache until it is there.
+    /// Opens the store of these URLs, for a caller that can start before the cache is available.
     ///
     /// # Errors
-    /// If a URL is none of a store, or the store cannot be reached.
+    /// If a URL is not that of a store, or the store cannot be reached.
     pub(crate) async fn open_before_cache(place: &Place) -> Result<Self> {
         Self::open_with(place, Cache::MayCome).await
     }
@@ -115,24 +115,25 @@ impl Opened {
         Ok(Self { store, kind })
     }
 
-    /// Asks the store something, so that it is seen whether it answers and its schema fits.
+    /// Sends a request to the store to check that it answers and its schema fits.
     ///
     /// # Errors
-    /// What the store says.
+    /// The error of the store.
     pub(crate) async fn probe(&self) -> Result<(), StoreError> {
         let key = Key::new("semel", "is-it-there").map_err(|e| StoreError::refused(e.to_string()))?;
         self.store.find(&key).await.map(drop)
     }
 
-    /// Whether the schema is brought up to date without being told to: the file is the binary's own.
+    /// Returns `true` if the schema is migrated without being asked: the file belongs to the
+    /// binary.
     pub(crate) fn migrates_itself(&self) -> bool {
         matches!(self.kind, Kind::Sqlite(_))
     }
 
-    /// Brings the schema up to date, and says how many migrations that took.
+    /// Migrates the schema to the newest version, and returns the number of applied migrations.
     ///
     /// # Errors
-    /// What the store says.
+    /// The error of the store.
     pub(crate) async fn migrate(&self) -> Result<u32, StoreError> {
         match &self.kind {
             Kind::Sqlite(store) => store.migrate().await,
@@ -141,10 +142,10 @@ impl Opened {
         }
     }
 
-    /// Takes the schema back to a version, and says how many migrations that took.
+    /// Migrates the schema down to a version, and returns the number of reverted migrations.
     ///
     /// # Errors
-    /// What the store says.
+    /// The error of the store.
     pub(crate) async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
         match &self.kind {
             Kind::Sqlite(store) => store.migrate_down(to).await,
@@ -156,7 +157,7 @@ impl Opened {
     /// Every migration; `None` if the store has no schema.
     ///
     /// # Errors
-    /// What the store says.
+    /// The error of the store.
     pub(crate) async fn migration_status(&self) -> Result<Option<Vec<MigrationStatus>>, StoreError> {
         match &self.kind {
             Kind::Sqlite(store) => store.migration_status().await.map(Some),
@@ -165,10 +166,11 @@ impl Opened {
         }
     }
 
-    /// The schema of the store of these URLs as a script; `None` if it has none. Nothing is opened for it.
+    /// The schema of the store of these URLs as a script; `None` if it has none. No connection is
+    /// opened.
     ///
     /// # Errors
-    /// If a URL is none of a store.
+    /// If a URL is not that of a store.
     pub(crate) fn script(place: &Place) -> Result<Option<String>> {
         let url = place.store_url();
         match scheme(url) {
@@ -180,10 +182,10 @@ impl Opened {
         }
     }
 
-    /// How much the store keeps.
+    /// The size of the store.
     ///
     /// # Errors
-    /// What the store says.
+    /// The error of the store.
     pub(crate) async fn size(&self) -> Result<StoreSize, StoreError> {
         match &self.kind {
             Kind::Memory(store) => Ok(store.size()),
@@ -193,7 +195,7 @@ impl Opened {
         }
     }
 
-    /// Answers what is queued, and closes.
+    /// Answers the queued operations, and closes the store.
     pub(crate) async fn close(&self) {
         match &self.kind {
             Kind::Memory(_) => {}
@@ -225,12 +227,12 @@ impl Kind {
     }
 }
 
-/// Whether a cache that is away now is an error.
+/// The treatment of a cache that is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cache {
-    /// Whoever forgets a key has to reach it.
+    /// An error: forgetting a key has to reach the cache.
     Needed,
-    /// Whoever serves goes on without it.
+    /// Tolerated: a gateway serves without it.
     MayCome,
 }
 
@@ -239,7 +241,7 @@ async fn cached(store: Arc<dyn Inspect>, url: &str, cache: Cache) -> Result<Arc<
     match scheme(url) {
         "memory" => Ok(Arc::new(Tiered::new(MemoryCache::new(cache_size(url)?.0 as u64), store))),
         scheme if scheme.starts_with("redis") => {
-            // What only remembers may also forget.
+            // A store that only remembers outcomes may also lose them.
             let options = RedisOptions::new(url)?.with_eviction_allowed();
             match options.clone().connect().await {
                 Ok(hot) => Ok(Arc::new(Tiered::new(hot, store))),
@@ -266,7 +268,7 @@ fn no_cache() -> anyhow::Error {
     anyhow!("it is neither redis://HOST nor memory:64MiB")
 }
 
-/// How much a cache in memory may hold.
+/// The capacity of a cache in memory.
 fn cache_size(url: &str) -> Result<Size> {
     match url.trim_start_matches("memory:") {
         "" => Ok(Size(64 << 20)),
@@ -274,7 +276,7 @@ fn cache_size(url: &str) -> Result<Size> {
     }
 }
 
-/// The file of a URL of SQLite.
+/// The file in a SQLite URL.
 fn sqlite_file(url: &str) -> Option<&Path> {
     let rest = url.strip_prefix("sqlite:")?;
     Some(rest.strip_prefix("//").unwrap_or(rest)).filter(|path| !path.is_empty()).map(Path::new)
@@ -284,19 +286,19 @@ fn scheme(url: &str) -> &str {
     url.split_once(':').map_or("", |(scheme, _)| scheme)
 }
 
-/// A URL without its login and its parameters, which may hold another. Where it cannot be told which is which, as
-/// passwords may hold any mark, the place is not shown either.
+/// A URL without its login and its parameters, which may hold another login. If they cannot be told
+/// apart, because passwords may contain any character, the host is hidden, too.
 pub(crate) fn redacted(url: &str) -> String {
     let (shown, parameters) = url.split_once('?').unwrap_or((url, ""));
     match shown.split_once("://") {
-        // `host=… password=…` is a form that libpq has, too.
+        // libpq also accepts the form `host=… password=…`.
         _ if url.split(':').next().is_some_and(|scheme| scheme.contains('=')) => "***".to_owned(),
         Some((scheme, _)) if parameters.contains('@') => format!("{scheme}://***"),
         Some((scheme, rest)) => match rest.rsplit_once('@') {
             Some((_, place)) => format!("{scheme}://***@{place}"),
             None => shown.to_owned(),
         },
-        // What is no URL may be a mistyped one, with its password.
+        // A text that is not a URL may be a mistyped one with its password.
         None if ["sqlite", "memory"].contains(&scheme(url)) => shown.to_owned(),
         None => format!("{}:***", scheme(url)),
     }

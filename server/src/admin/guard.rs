@@ -1,4 +1,4 @@
-//! Who may ask the admin listener.
+//! Access control of the admin listener.
 
 use std::net::IpAddr;
 
@@ -8,17 +8,19 @@ use http::{Request, Version};
 
 use crate::config::Secret;
 
-/// Under which names the listener may be asked, and with which token.
+/// The host names under which the listener answers, and the token it requires.
 ///
-/// The host is checked because a browser can be made to ask: a web page whose name resolves to this address reads what it is
-/// answered. A host that is an address cannot be made to resolve to another.
+/// The host is checked because a web page can make a browser send requests: a page whose name
+/// resolves to this address could read the answers. A host that is an IP address cannot be made to
+/// resolve to another.
 pub(crate) struct Guard {
     pub(crate) hosts: Vec<String>,
     pub(crate) token: Option<Secret>,
 }
 
 impl Guard {
-    /// Whether a request is for this listener, which was asked on this address.
+    /// Returns `true` if the request names a host of this listener, which received it on the
+    /// address `own`.
     pub(super) fn knows_host<B>(&self, request: &Request<B>, own: IpAddr) -> bool {
         let mut fields = request.headers().get_all(HOST).iter();
         let field = match (fields.next(), fields.next()) {
@@ -30,7 +32,7 @@ impl Guard {
             (Some(named), _) => named,
             (None, Some(Some(host))) => host,
             (None, Some(None)) => return false,
-            // Old probes have none; every browser has one.
+            // Old probes send no host; every browser sends one.
             (None, None) => return request.version() < Version::HTTP_11,
         };
         let name = host.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
@@ -46,7 +48,7 @@ impl Guard {
         self.hosts.iter().any(|host| host == "*" || host == name)
     }
 
-    /// Whether a request has the token, if one is needed.
+    /// Returns `true` if the request has the token, or none is required.
     pub(super) fn knows_bearer<B>(&self, request: &Request<B>) -> bool {
         let Some(token) = &self.token else { return true };
         let mut offered = request.headers().get_all(AUTHORIZATION).iter();

@@ -1,4 +1,4 @@
-//! The listener for whoever looks after the gateway: health, metrics, configuration.
+//! The listener for operators: health, metrics, configuration.
 
 mod guard;
 mod visitors;
@@ -27,19 +27,19 @@ use visitors::Visitors;
 
 use crate::readiness::Readiness;
 
-/// How often what was measured is put in order; without it, memory grows.
+/// The interval at which the metrics recorder tidies its samples; without it, memory grows.
 const UPKEEP: Duration = Duration::from_secs(5);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// From a tenth of a millisecond to a minute.
+/// The bounds of the histograms: a tenth of a millisecond to a minute.
 const SECONDS: [f64; 18] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
     10.0, 30.0, 60.0,
 ];
 
-/// Collects what is counted from here on.
+/// Installs the recorder of metrics.
 ///
 /// # Errors
-/// If somebody collects it already.
+/// If the process already has a recorder.
 pub(crate) fn record() -> Result<PrometheusHandle> {
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
@@ -58,7 +58,7 @@ pub(crate) fn record() -> Result<PrometheusHandle> {
     Ok(handle)
 }
 
-/// What can be asked about a gateway.
+/// The data behind the admin listener's answers.
 pub(crate) struct Health {
     readiness: Readiness,
     config: Box<dyn Fn() -> Value + Send + Sync>,
@@ -105,7 +105,7 @@ pub(crate) fn serve(
                 });
                 let mut server = http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-                // A probe that hangs up has what it wants.
+                // A probe that hangs up already has its answer.
                 let _ = server.serve_connection(TokioIo::new(io), answer).await;
             });
         }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::task::AbortHandle;
 
-/// How many there may be at a time.
+/// The largest number of connections at a time.
 const MOST: usize = 64;
 
-/// The connections, oldest first. With one too many, the oldest that is not being answered has to go: a client that opens
-/// connections and says nothing keeps no probe out.
+/// The connections, oldest first. When there is one too many, the oldest one without a request in
+/// progress is closed, so that a client that opens idle connections cannot keep probes out.
 #[derive(Default)]
 pub(super) struct Visitors(Mutex<VecDeque<(Visit, AbortHandle)>>);
 
@@ -20,7 +20,7 @@ pub(super) struct Visitors(Mutex<VecDeque<(Visit, AbortHandle)>>);
 pub(super) struct Visit(Arc<AtomicUsize>);
 
 impl Visit {
-    /// A request of it is being answered for as long as this is there.
+    /// Marks the connection as busy until the guard is dropped.
     pub(super) fn busy(&self) -> Busy {
         self.0.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
@@ -31,7 +31,7 @@ impl Visit {
     }
 }
 
-/// A request that is being answered.
+/// A request in progress.
 pub(super) struct Busy(Visit);
 
 impl Drop for Busy {

@@ -1,4 +1,4 @@
-//! What became of an operator's change.
+//! The report on an operator's change.
 
 use anyhow::Result;
 use clap::Args;
@@ -38,7 +38,7 @@ fn reason(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A change for programs: whether it was made, and the record as it is now.
+/// A change in JSON: its result, and the record as it is now.
 #[derive(Serialize)]
 struct ChangeLine<'a> {
     changed: bool,
@@ -46,10 +46,10 @@ struct ChangeLine<'a> {
     record: RecordLine<'a>,
 }
 
-/// Tells what became of a change, `word` being what it did to the key.
+/// Reports the result of a change; `word` names the change.
 ///
 /// # Errors
-/// If nothing was changed; the message says who has the key now.
+/// If nothing was changed; the message names the current owner of the key.
 pub(super) async fn tell(
     store: &dyn Inspect,
     (args, key): (&ChangeArgs, &Key),
@@ -86,7 +86,7 @@ async fn tell_applied(store: &dyn Inspect, key: &Key, word: &str, output: &Outpu
         Some(Seen { record, now }) => {
             print(&json_line(&ChangeLine { changed: true, record: RecordLine::new(&record, now) })?)
         }
-        // What was forgotten may have been pruned meanwhile.
+        // The forgotten record may have been pruned in between.
         None => print(&json_line(&serde_json::json!({
             "changed": true,
             "key": key.value(),
@@ -107,13 +107,13 @@ async fn look(store: &dyn Inspect, key: &Key) -> Result<Option<Seen>> {
     Ok(page.records.into_iter().next().map(|record| Seen { record, now: page.now }))
 }
 
-/// Who has a key now, and since when.
+/// The current owner of a key, and since when.
 fn holder(record: &Record, now: Timestamp) -> String {
     let phase = record.phase(now);
     let since = match (&record.state, phase) {
         (State::Done { finished_at, .. }, _) => *finished_at,
         (_, Phase::Held | Phase::Lost) => record.lease_until,
-        // A fence is the clock of its grant.
+        // A fence contains the time of its grant.
         (_, Phase::Running) => Timestamp::from_micros(record.fence.get()),
         _ => record.updated_at,
     };

@@ -1,4 +1,4 @@
-//! Which records a command lists.
+//! The filters of the listing commands.
 
 use clap::Args;
 use semel::{Cursor, Query};

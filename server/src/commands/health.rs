@@ -37,7 +37,7 @@ pub(crate) struct HealthArgs {
     output: OutputArgs,
 }
 
-/// How much of an answer is read.
+/// The limit for reading an answer.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 fn gateway(text: &str) -> Result<Uri, String> {
@@ -82,7 +82,7 @@ async fn ask_gateway(uri: &Uri) -> Result<()> {
     let stream =
         TcpStream::connect(&address).await.with_context(|| format!("could not connect to {address}"))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with its sender; what goes wrong is told to that.
+    // The task ends with its sender, which also gets its errors.
     tokio::spawn(connection);
     let request =
         Request::get("/readyz").header(header::HOST, authority.as_str()).body(Empty::<Bytes>::new())?;

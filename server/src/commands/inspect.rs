@@ -38,7 +38,7 @@ pub(crate) async fn run(args: InspectArgs) -> Result<()> {
     print(&page(&seen, &args))
 }
 
-/// The page for people. Writing to a String does not fail.
+/// The page for people. Writing to a `String` does not fail.
 fn page(seen: &Seen, args: &InspectArgs) -> String {
     let Seen { record, now } = seen;
     let mut page = String::new();
@@ -96,7 +96,7 @@ fn timeline(page: &mut String, record: &Record, now: Timestamp) {
     let mut moments = vec![(record.created_at, "created".to_owned())];
     // An operator's change has a fence of its own, and leaves a note.
     if record.state == State::Running || record.note.is_none() {
-        // The fence is the clock of the grant, or a little more if that clock stood.
+        // The fence is the clock of the grant, or slightly more if that clock stood still.
         moments.push((
             Timestamp::from_micros(fence.get()),
             format!("attempt {attempt} granted to {owner}, fence {fence}"),
@@ -146,7 +146,7 @@ fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
         None => line(page, "  body", &format!("{size}, binary")),
         Some(text) => {
             line(page, "  body", &size);
-            // Indented, so that no line of a body looks like one of this page.
+            // Lines of a body are indented, so that none looks like a line of this page.
             for text in text.lines() {
                 let shown: Vec<String> = text.split('\t').map(escaped).collect();
                 let _ = writeln!(page, "    {}", shown.join("\t"));
@@ -155,7 +155,7 @@ fn shown_outcome(page: &mut String, outcome: &Outcome, with_body: bool) {
     }
 }
 
-/// What an operator can do about a held key, as commands to copy.
+/// An operator's choices for a held key, as commands to copy.
 fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
     let _ = writeln!(page, "\nwhat can be done, once you know what attempt {} did", record.attempt);
     let _ = writeln!(
@@ -169,7 +169,7 @@ fn next_steps(page: &mut String, record: &Record, store: &StoreArgs) {
     let _ = writeln!(page, "  neither matters; the key counts as new:\n    {forget}");
 }
 
-/// Why a lost key needs no operator, and what one can do all the same.
+/// The explanation why a lost key needs no operator, and the commands that can be used anyway.
 fn nothing_to_do(page: &mut String, record: &Record, store: &StoreArgs) {
     let why = match record.after_crash {
         AfterCrash::Transactional => "the transaction of the lost attempt was rolled back with its effect",

@@ -1,4 +1,4 @@
-//! Which key a command is about.
+//! The key that a command works on.
 
 use anyhow::Result;
 use clap::Args;
@@ -22,15 +22,15 @@ pub(crate) struct KeyArgs {
     principal: Option<String>,
 }
 
-/// A record, and the moment of its store at which it was seen.
+/// A record, and the store's clock at the moment it was read.
 pub(super) struct Seen {
     pub(super) record: Record,
     pub(super) now: Timestamp,
 }
 
-/// How many scopes are named when a key is in several.
+/// The number of scopes in the message for a key that is in several.
 const MAX_NAMED: usize = 20;
-/// How many records are asked for at a time.
+/// The number of records in one page of the search.
 const PAGE: u32 = 100;
 
 pub(super) fn value(text: &str) -> Result<String, KeyError> {
@@ -65,7 +65,7 @@ impl KeyArgs {
         Ok(self.only(self.seen(store, Some(false)).await?)?.record.key)
     }
 
-    /// What is said of a key of which there is no record.
+    /// The error for a key without a record.
     pub(super) fn missing(&self) -> anyhow::Error {
         let of = |name: &str, part: &Option<String>| match part {
             Some(part) => format!(", {name} {}", quoted(part)),
@@ -103,7 +103,7 @@ impl KeyArgs {
         ))
     }
 
-    /// The records of the key, in whatever scopes it is.
+    /// The records of the key in all scopes that match.
     async fn seen(&self, store: &dyn Inspect, expired: Option<bool>) -> Result<Vec<Seen>> {
         let mut query = Query {
             realm: self.realm.clone(),
@@ -132,13 +132,14 @@ fn scope_flags(Seen { record, now }: &Seen) -> String {
     format!("{} {}{expired}", flag("realm", scope.realm()), flag("principal", scope.principal()))
 }
 
-/// A flag as it can be typed. A value that begins like a flag would be taken for one.
+/// A flag as it can be typed, in the form `--name=value` where a value that begins with a hyphen
+/// would be taken for a flag.
 pub(super) fn flag(name: &str, value: &str) -> String {
     let between = if value.starts_with('-') { '=' } else { ' ' };
     format!("--{name}{between}{}", quoted(value))
 }
 
-/// A key as people read it: with its realm, and with its principal if it has one.
+/// A key for people: with its realm, and with its principal if it has one.
 pub(super) fn named(key: &Key) -> String {
     let (realm, principal) = (key.scope().realm(), key.scope().principal());
     let principal =

@@ -6,20 +6,20 @@ use semel::{Cursor, Inspect, Page, Query, Record, Timestamp};
 use super::filter::Filter;
 use crate::output::{Columns, Format, RecordLine, json_line, print, remark};
 
-/// What is asked of the store for each page.
+/// The store's part of a listing, asked for page by page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     List,
     Stale,
 }
 
-/// A row of a table from a record, at a moment of its store.
+/// The row of a record in a table, at a moment of the store's clock.
 pub(super) type Row<const N: usize> = fn(&Record, Timestamp) -> [String; N];
 
-/// Prints the records that match, and how to see more.
+/// Prints the records that match, and the command for the rest.
 ///
-/// A store may answer a page with fewer records than there is room for, or with none: it is asked until there are as
-/// many as were wanted, or no more.
+/// A store may answer a page with fewer records than the limit, or with none. It is therefore asked
+/// until the limit is reached or no page is left.
 pub(super) async fn show<const N: usize>(
     store: &dyn Inspect,
     (verb, mut query): (Verb, Query),
@@ -54,7 +54,8 @@ fn lines(page: &Page) -> Result<String> {
     page.records.iter().map(|record| json_line(&RecordLine::new(record, page.now))).collect()
 }
 
-/// In a table as its last line; beside JSON, where every line is a record, as a remark.
+/// Prints the hint for the next page: in a table as its last line, with JSON, where every line is a
+/// record, as a remark.
 fn tell_rest(shown: u32, next: Option<&Cursor>, format: Format) -> Result<()> {
     match (next, format) {
         (Some(next), Format::Table) => print(&format!("there may be more: --after {}\n", next.as_str())),
@@ -67,7 +68,7 @@ fn tell_rest(shown: u32, next: Option<&Cursor>, format: Format) -> Result<()> {
     }
 }
 
-/// A principal for a column: of a digest, its first digits.
+/// A principal for a column; a digest is cut to its first digits.
 pub(super) fn short(principal: &str) -> String {
     let is_digest = principal.len() == 64 && principal.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_digest { format!("{}…", &principal[..12]) } else { principal.to_owned() }

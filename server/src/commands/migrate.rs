@@ -82,7 +82,7 @@ pub(crate) struct PrintArgs {
 pub(crate) async fn run(command: MigrateCommand) -> Result<()> {
     let opened = match &command {
         MigrateCommand::Print(args) => return print_script(&args.store),
-        // The only one that makes a file.
+        // Only `up` creates the file.
         MigrateCommand::Up(args) => args.store.open_or_make().await?,
         MigrateCommand::Down(DownArgs { store, .. }) | MigrateCommand::Status(StatusArgs { store, .. }) => {
             store.open().await?
@@ -128,7 +128,7 @@ async fn down(opened: &Opened, args: &DownArgs) -> Result<()> {
     if !args.yes {
         let names: Vec<String> =
             above.iter().map(|step| format!("{} ({})", step.version, step.name)).collect();
-        // Of a schema that this version cannot use there is nothing to count.
+        // Records under a schema that this version cannot use are not counted.
         let records = match opened.store.stats().await {
             Ok(stats) => {
                 format!(
@@ -185,7 +185,8 @@ fn migrations(count: usize) -> String {
     if count == 1 { "1 migration".to_owned() } else { format!("{count} migrations") }
 }
 
-/// Not an output of its own: who reads a script or JSON lines gets none. Nor is it a failure.
+/// Reports the missing schema as a remark, so that a script or JSON output contains nothing of it.
+/// It is not an error.
 fn no_schema() -> Result<()> {
     remark("this store has no schema, so there is nothing to migrate");
     Ok(())

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: PruneArgs) -> Result<()> {
     })
 }
 
-/// Removes what is expired, some at a time, and says how many that were.
+/// Removes expired records in batches, and returns their number.
 pub(super) async fn remove(store: &dyn Inspect, prune: &Prune, progress: &ProgressBar) -> Result<u64> {
     let mut removed = 0;
     loop {
@@ -86,7 +86,8 @@ async fn count(
     cutoff: Option<Timestamp>,
     progress: &ProgressBar,
 ) -> Result<u64> {
-    // The default page: listed records come with their bodies, which may be large.
+    // The page size stays at its default: listed records come with their bodies, which may be
+    // large.
     let mut query = Query { realm: args.realm.clone(), expired: Some(true), ..Query::default() };
     let mut count = 0;
     loop {

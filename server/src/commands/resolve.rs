@@ -52,7 +52,8 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 }
 
 pub(crate) async fn run(args: ResolveArgs) -> Result<()> {
-    // First what needs no store: a file that is not there should not cost a connection.
+    // The arguments are checked before the store is opened: a missing file should not cost a
+    // connection.
     let outcome = args.outcome()?;
     let opened = args.store.open().await?;
     let told = resolve(&opened, &args, &outcome).await;
@@ -80,7 +81,7 @@ impl ResolveArgs {
     }
 }
 
-/// A file, but not more of it than shows that it is too large.
+/// Reads a file, up to the size at which it is known to be too large.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let most = Outcome::MAX_BODY_BYTES as u64 + 1;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Which store a command works on.
+//! The store that a command works on.
 
 use std::path::PathBuf;
 
@@ -20,10 +20,11 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Opens a store that is there.
+    /// Opens an existing store.
     ///
     /// # Errors
-    /// If it cannot be reached, or is a file that does not exist: one that was mistyped should not be made.
+    /// If the store cannot be reached, or is a file that does not exist: a mistyped name should not
+    /// create a file.
     pub(super) async fn open(&self) -> Result<Opened> {
         let place = self.place()?;
         if let Some(file) = place.file().filter(|file| !file.exists()) {
@@ -35,17 +36,18 @@ impl StoreArgs {
         Opened::open(&place).await
     }
 
-    /// Opens a store, and makes its file if there is none.
+    /// Opens a store, and creates its file if there is none.
     pub(super) async fn open_or_make(&self) -> Result<Opened> {
         Opened::open(&self.place()?).await
     }
 
-    /// Where the records are, by flags, variables and the file.
+    /// The URLs of the store and its cache, from flags, variables and the file.
     pub(super) fn place(&self) -> Result<Place> {
         Ok(self.place.clone().or(config::read_file(self.config.as_deref())?.place))
     }
 
-    /// The flags by which another command finds the same store, with a space before each. A login is left out.
+    /// The flags by which another command finds the same store, each with a space in front. Logins
+    /// are left out.
     pub(super) fn flags(&self) -> String {
         let flag = |flag: &str, url: &Option<String>| match url.as_deref() {
             None => String::new(),

@@ -1,4 +1,4 @@
-//! `semel reset` and `semel forget`: what gives a key back.
+//! `semel reset` and `semel forget`, which make a key available again.
 
 use anyhow::Result;
 use clap::Args;
@@ -20,12 +20,12 @@ pub(crate) struct UndoArgs {
     output: OutputArgs,
 }
 
-/// What becomes of the key.
+/// The change of the key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Undo {
-    /// It can be claimed again, with the same intent.
+    /// The key can be claimed again, with the same intent.
     Reset,
-    /// There is nothing left of it.
+    /// The record is removed.
     Forget,
 }
 

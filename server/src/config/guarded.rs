@@ -1,12 +1,12 @@
-//! The fields of a request on which the gateway relies.
+//! The header fields on which the gateway relies.
 
 use anyhow::{Result, ensure};
 use http::HeaderName;
 
 use super::Underscores;
 
-/// Whether the gateway relies on a field of this name: for the key, for the caller, for the destination and the length of the
-/// request, and for what it tells the service itself.
+/// Returns `true` if the gateway relies on a field of this name: for the key, the caller, the
+/// destination or the length of the request, or for its own messages to the service.
 pub(crate) fn is_guarded(name: &str, scope_headers: &[HeaderName]) -> bool {
     const NAMES: [&str; 10] = [
         "idempotency-key",
@@ -27,7 +27,7 @@ pub(crate) fn is_guarded(name: &str, scope_headers: &[HeaderName]) -> bool {
 /// Refuses scopes by a header that is removed from every request before the scope is read.
 ///
 /// # Errors
-/// If there is such a header; the message says what to do.
+/// If there is such a header; the message suggests a remedy.
 pub(super) fn check_scopes(scope_headers: &[HeaderName], underscores: Underscores) -> Result<()> {
     for name in scope_headers.iter().map(HeaderName::as_str) {
         let hyphens = name.replace('_', "-");

@@ -1,4 +1,4 @@
-//! What the tokens of `--scope jwt` have to say, and where their keys are.
+//! The settings of `--scope jwt`: the requirements for tokens, and the source of their keys.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use http::uri::{Authority, Scheme};
 
 use super::RouteSettings;
 
-/// How a token is verified, and which of its claims identifies the caller.
+/// The verification of a token, and the claim that identifies the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JwtConfig {
     pub(crate) keys: KeysAt,
@@ -18,7 +18,7 @@ pub(crate) struct JwtConfig {
     pub(crate) claim: String,
 }
 
-/// Where the public keys of an issuer are.
+/// The source of an issuer's public keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum KeysAt {
     File(PathBuf),
@@ -27,7 +27,8 @@ pub(crate) enum KeysAt {
 
 impl JwtConfig {
     /// # Errors
-    /// If something is missing: the gateway answers replays itself, so it has to know for whom a token is and by whom.
+    /// If a setting is missing: the gateway answers replays itself, so it has to know the issuer
+    /// and the audience of a token.
     pub(super) fn new(settings: &RouteSettings) -> Result<Self> {
         let needed = |name: &str, value: &Option<String>| {
             let value = value.clone().filter(|value| !value.is_empty());
@@ -35,7 +36,7 @@ impl JwtConfig {
         };
         let claim = settings.claim.clone().unwrap_or_else(|| "sub".to_owned());
         let issuer = needed("issuer", &settings.issuer)?;
-        // The principal is made of them, joined by spaces.
+        // The principal is these words joined by spaces, so none may contain one.
         let is_word =
             |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
         ensure!(is_word(&issuer), "the issuer `{issuer}` has a space or a control character");
@@ -50,17 +51,18 @@ impl JwtConfig {
     }
 }
 
-/// The first setting for tokens that is set, if there is any.
+/// The name of the first setting for tokens that is set.
 pub(super) fn setting_of(settings: &RouteSettings) -> Option<&'static str> {
     let RouteSettings { jwks, issuer, audience, claim, .. } = settings;
     let all = [("jwks", jwks), ("issuer", issuer), ("audience", audience), ("claim", claim)];
     all.into_iter().find(|(_, value)| value.is_some()).map(|(name, _)| name)
 }
 
-/// Refuses a setting for tokens where no token is verified: its operator believes that callers are.
+/// Refuses a setting for tokens where no token is verified, because its operator expects
+/// verification.
 ///
 /// # Errors
-/// If it is set and not used.
+/// If the setting is set and not used.
 pub(super) fn ensure_used(named: Option<&str>, is_used: bool) -> Result<()> {
     match named {
         Some(name) if !is_used => {
@@ -80,7 +82,7 @@ impl std::str::FromStr for KeysAt {
             return Ok(Self::File(text.into()));
         }
         ensure!(!text.contains('@'), "jwks has a login, which is not supported");
-        // The query may hold a token.
+        // The query is left out, because it may hold a secret.
         let shown = text.split('?').next().unwrap_or_default();
         let uri: Uri = text.parse().with_context(|| format!("jwks `{shown}` is not a URL"))?;
         let is_local = uri.host().is_some_and(|host| {
@@ -97,7 +99,7 @@ impl fmt::Display for KeysAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            // Without the query, which may hold a token.
+            // The query is left out, because it may hold a secret.
             Self::Url(uri) => {
                 let (scheme, authority) = (uri.scheme_str(), uri.authority().map_or("", Authority::as_str));
                 write!(f, "{}://{authority}{}", scheme.unwrap_or_default(), uri.path())

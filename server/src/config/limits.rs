@@ -36,7 +36,7 @@ pub(crate) struct LimitSettings {
     pub(crate) max_new_per_caller: Option<Rate>,
 }
 
-/// The same, checked and with defaults.
+/// The same settings, checked and with defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) max_attempts: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// # Errors
-    /// If one is out of range, or the store of this URL cannot be measured that way.
+    /// If a limit is out of range, or cannot be measured for the store of this URL.
     pub(super) fn new(settings: &LimitSettings, store_url: &str) -> Result<Self> {
         let LimitSettings { max_store, max_unsettled_per_caller, max_new_per_caller, .. } = *settings;
         let max_attempts = settings.max_attempts.unwrap_or(1_000);
@@ -71,7 +71,7 @@ impl Limits {
     }
 }
 
-/// How much a store may keep.
+/// The largest size of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreLimit {
     Bytes(u64),
@@ -104,7 +104,7 @@ impl fmt::Display for StoreLimit {
     }
 }
 
-/// So many within a time: `1000/1h`.
+/// A number of events within a time: `1000/1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) count: u32,

@@ -1,4 +1,4 @@
-//! What the gateway was told, checked and complete.
+//! The configuration of the gateway, checked and complete.
 
 mod settings;
 pub(crate) mod guarded;
@@ -28,28 +28,29 @@ pub(crate) use settings::{LogFormat, Place, PolicyName, RouteSettings, Settings}
 pub(crate) use units::{Size, Span};
 pub(crate) use words::{Admin, AnonymousCallers, Scoping, Secret, Spelling, Uncovered, Underscores};
 
-/// What the gateway does, with every default in its place.
+/// The complete configuration, with every default filled in.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
-    /// Names by which the admin listener may be asked, in lower case.
+    /// Host names under which the admin listener answers, in lower case.
     pub(crate) admin_hosts: Vec<String>,
     pub(crate) admin_token: Option<Secret>,
     pub(crate) place: Place,
     pub(crate) realm: String,
-    /// What is not covered by a route goes here; without routes, all requests do, and are covered.
+    /// The settings for requests that no route covers; without routes, all requests are covered by
+    /// these.
     pub(crate) all: RouteConfig,
     pub(crate) routes: Vec<(Pattern, RouteConfig)>,
     pub(crate) uncovered: Uncovered,
     pub(crate) underscores: Underscores,
-    /// The header fields by which the scopes tell callers apart.
+    /// The header fields by which the scopes identify callers.
     pub(crate) scope_headers: Vec<HeaderName>,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) max_connections: usize,
     pub(crate) limits: Limits,
-    /// In bytes, for all bodies that are held.
+    /// The memory for all bodies that are held, in bytes.
     pub(crate) max_memory: usize,
     pub(crate) websocket_timeout: Duration,
     pub(crate) tls: Option<Tls>,
@@ -61,22 +62,22 @@ pub(crate) struct Config {
     pub(crate) log_format: LogFormat,
 }
 
-/// What is done with the requests of a route.
+/// The settings of a route.
 #[derive(Debug, Clone)]
 pub(crate) struct RouteConfig {
-    /// Where they go; nowhere if there is none.
+    /// The destination of the requests; `None` refuses them.
     pub(crate) upstream: Option<Origin>,
     pub(crate) upstream_timeout: Duration,
     pub(crate) policy: Policy,
     pub(crate) methods: Vec<Method>,
     pub(crate) require_key: bool,
     pub(crate) scope: Scoping,
-    /// What is set; it depends on the listener otherwise.
+    /// The explicit setting; otherwise it depends on the listener.
     pub(crate) anonymous: Option<AnonymousCallers>,
-    /// There if the scope is `jwt`.
+    /// Present if the scope is `jwt`.
     pub(crate) jwt: Option<JwtConfig>,
     pub(crate) max_body: usize,
-    /// What is recorded of a response besides what always is.
+    /// The response headers that are recorded in addition to the standard ones.
     pub(crate) record_headers: Vec<HeaderName>,
     pub(crate) spellings: Spellings,
 }
@@ -88,21 +89,21 @@ pub(crate) struct Tls {
     pub(crate) key: PathBuf,
 }
 
-/// Where a service is: scheme, host and port.
+/// The address of a service: scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
 }
 
-/// The settings of a file; none without one.
+/// The settings of a file; empty without one.
 ///
 /// # Errors
-/// If it cannot be read, or holds something else; the message shows the line.
+/// If the file cannot be read or is invalid; the message shows the line number.
 pub(crate) fn read_file(path: Option<&Path>) -> Result<Settings> {
     let Some(path) = path else { return Ok(Settings::default()) };
     let text = std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
-    // Without the line itself, which may hold a password.
+    // The line itself is left out, because it may hold a password.
     toml::from_str(&text).map_err(|error: toml::de::Error| {
         let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count()) + 1;
         anyhow!("could not understand {}: line {line}: {}", path.display(), error.message())
@@ -110,35 +111,36 @@ pub(crate) fn read_file(path: Option<&Path>) -> Result<Settings> {
 }
 
 impl Config {
-    /// What a request with a key gets that has none of the credentials of a route.
+    /// The treatment of a request with a key but without the credentials of its route.
     pub(crate) fn anonymous(&self, route: &RouteConfig) -> Anonymous {
         match route.anonymous {
             Some(AnonymousCallers::Share) => Anonymous::Share,
-            // A proxy of the same host listens in front of loopback, too; so not all that comes that way is local.
+            // A proxy on the same host may also listen in front of loopback, so requests over
+            // loopback are not all local.
             None if self.listen.ip().to_canonical().is_loopback() => Anonymous::ShareLocal,
             Some(AnonymousCallers::Refuse) | None => Anonymous::Refuse,
         }
     }
 
-    /// How the tokens of all routes are verified.
+    /// The token settings of all routes.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &JwtConfig> {
         let routes = self.routes.iter().map(|(_, route)| route);
         routes.chain([&self.all]).filter_map(|route| route.jwt.as_ref())
     }
 
-    /// From flags and variables, and the file that they name.
+    /// Reads flags and variables, and the file that they name.
     ///
     /// # Errors
-    /// If something is missing or breaks a limit.
+    /// If a setting is missing or breaks a limit.
     pub(crate) fn load(flags: &Settings) -> Result<Self> {
         let settings = flags.clone().or(read_file(flags.config.as_deref())?);
         Self::new(settings)
     }
 
-    /// From settings alone.
+    /// Checks the settings and fills in the defaults.
     ///
     /// # Errors
-    /// If something is missing or breaks a limit.
+    /// If a setting is missing or breaks a limit.
     pub(crate) fn new(settings: Settings) -> Result<Self> {
         let Settings { upstream, route, routes, .. } = settings;
         let realm = settings.realm.unwrap_or_else(|| "http".to_owned());
@@ -260,7 +262,8 @@ impl RouteConfig {
             PolicyName::Retry => Policy::retry(),
             PolicyName::Transactional => Policy::transactional(),
         };
-        // A retention that is shorter than the lease is told by the one that is set second.
+        // If the retention is shorter than the lease, the setting that is checked second reports
+        // it.
         if let Some(Span(lease)) = settings.lease {
             policy = policy.with_lease(lease)?;
         }
@@ -302,7 +305,7 @@ impl RouteConfig {
     }
 }
 
-/// The headers of these names, each of which may be recorded.
+/// Parses header names and checks that each may be recorded.
 fn recorded(names: &[String]) -> Result<Vec<HeaderName>> {
     let header = |name: &String| {
         let header: HeaderName =
@@ -314,7 +317,7 @@ fn recorded(names: &[String]) -> Result<Vec<HeaderName>> {
 }
 
 impl RouteConfig {
-    /// Whether the largest bodies fit into their shares of the memory.
+    /// Checks that the largest bodies fit into their shares of the memory.
     fn fits(&self, max_memory: usize) -> Result<()> {
         let largest = [("max-body", self.max_body), ("max-response", self.policy.max_body_bytes())];
         for (name, bytes) in largest {
@@ -329,7 +332,8 @@ impl RouteConfig {
     }
 }
 
-/// The methods of these names. Those that never change anything, or are not for a gateway, need no key.
+/// Parses methods. Safe methods, and methods that a gateway does not serve, are refused because
+/// they need no key.
 fn methods(names: &[String]) -> Result<Vec<Method>> {
     let method = |name: &String| {
         let method: Method = name.trim().parse().ok().with_context(|| format!("`{name}` is not a method"))?;
@@ -350,7 +354,7 @@ fn methods(names: &[String]) -> Result<Vec<Method>> {
 
 impl Origin {
     fn parse(text: &str) -> Result<Self> {
-        // Nothing of it is shown: it may be the password that is wrong about it.
+        // The URL is not shown: the mistake may be in its password.
         ensure!(!text.contains('@'), "the upstream has a login, which is not supported");
         let uri: Uri = text.parse().with_context(|| format!("upstream `{text}` is not a URL"))?;
         let scheme = uri.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));

@@ -1,12 +1,13 @@
-//! Which paths a route covers.
+//! The path patterns of routes.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// A pattern of paths: `/charges`, `/orders/{id}/lines`, `/v1/*`.
 ///
-/// `{name}` stands for one segment, whatever it is called and unless it is empty; `*` at the end stands for all the rest.
-/// A path is compared as it was sent, but for [`Spellings`]: nothing is decoded, and no `//` or `..` is resolved.
+/// `{name}` matches one non-empty segment; `*` at the end matches the rest of the path. A path is
+/// compared as it was sent, except for [`Spellings`]: it is not decoded, and `//` and `..` are not
+/// resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: String,
@@ -20,12 +21,12 @@ enum Part {
     Any,
 }
 
-/// Which spellings of a path are the same path for a service.
+/// The spellings of a path that are the same path for a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spellings {
-    /// A slash at the end does not count.
+    /// A slash at the end is ignored.
     pub(crate) ignore_slash: bool,
-    /// Upper and lower case do not count, in what a pattern spells out.
+    /// Upper and lower case are equal in the literal parts of a pattern.
     pub(crate) ignore_case: bool,
 }
 
@@ -34,7 +35,7 @@ impl Spellings {
         self == Self::default()
     }
 
-    /// What follows the first slash of a path, without a last one that does not count.
+    /// The path after its first slash, without a last slash if that is ignored.
     fn trimmed(self, path: &str) -> Option<&str> {
         let path = path.strip_prefix('/')?;
         let shorter = path.strip_suffix('/').filter(|shorter| self.ignore_slash && !shorter.is_empty());
@@ -47,12 +48,12 @@ impl Spellings {
 }
 
 impl Pattern {
-    /// All paths.
+    /// A pattern that matches all paths.
     pub(crate) fn all() -> Self {
         Self { text: "/*".to_owned(), parts: Vec::new(), rest: true }
     }
 
-    /// Whether the route covers this path.
+    /// Returns `true` if the route covers this path.
     pub(crate) fn covers(&self, path: &str, spellings: Spellings) -> bool {
         let Some(path) = spellings.trimmed(path) else { return false };
         let mut segments = path.split('/');
@@ -68,7 +69,8 @@ impl Pattern {
         self.rest || segments.next().is_none()
     }
 
-    /// The one spelling of a path that is covered: what the pattern spells out as it does, what it leaves open as it was sent.
+    /// The canonical spelling of a covered path: literal parts as in the pattern, the other parts
+    /// as they were sent.
     pub(crate) fn spell(&self, path: &str, spellings: Spellings) -> String {
         let sent = spellings.trimmed(path).unwrap_or(path);
         let mut spelled = String::with_capacity(path.len());
@@ -83,7 +85,7 @@ impl Pattern {
         spelled
     }
 
-    /// The segments, without an empty one at the end that does not count.
+    /// The segments, without an empty last one if that is ignored.
     fn parts(&self, spellings: Spellings) -> &[Part] {
         match &*self.parts {
             [parts @ .., Part::Same(last)]

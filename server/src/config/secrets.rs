@@ -1,4 +1,4 @@
-//! The secrets of the configuration that seal the one by which principals are made.
+//! The operator's secrets, which seal the secret that principals are derived from.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 /// The variable that may hold the secrets themselves.
 const VARIABLE: &str = "SEMEL_PRINCIPAL_SECRET";
 
-/// Shorter ones can be guessed.
+/// The shortest secret; shorter ones can be guessed.
 const MIN_BYTES: usize = 16;
 
-/// The first seals, all of them open; none if nothing is configured. They are never shown.
+/// The secrets: the first one seals, all of them open. Empty if nothing is configured. They are
+/// never shown.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct PrincipalSecrets {
     file: Option<PathBuf>,
@@ -19,10 +20,10 @@ pub(crate) struct PrincipalSecrets {
 }
 
 impl PrincipalSecrets {
-    /// Those of the file, else those of the variable.
+    /// Reads the secrets from the file, or else from the variable.
     ///
     /// # Errors
-    /// If the file cannot be read, or one is too short.
+    /// If the file cannot be read, or a secret is too short.
     pub(super) fn read(file: Option<PathBuf>) -> Result<Self> {
         let Some(path) = &file else {
             let text = std::env::var(VARIABLE).unwrap_or_default();

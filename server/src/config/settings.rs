@@ -1,4 +1,4 @@
-//! What can be set: each setting is a flag, a variable and a key of the file.
+//! The settings: each is a flag, a variable and a key of the file.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -128,7 +128,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "SEMEL_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
 
-    /// Routes are in the file only.
+    /// Routes, which only the file can set.
     #[arg(skip)]
     pub(crate) routes: Option<Vec<Route>>,
 }
@@ -236,18 +236,18 @@ pub(crate) struct RouteSettings {
     pub(crate) claim: Option<String>,
 }
 
-/// A route of the file.
+/// A route in the file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Route {
-    /// Which paths: `/charges`, `/orders/{id}/lines`, `/v1/*`.
+    /// The pattern of its paths: `/charges`, `/orders/{id}/lines`, `/v1/*`.
     pub(crate) path: String,
-    /// Another upstream than that of all.
+    /// The upstream, if it differs from the general one.
     pub(crate) upstream: Option<String>,
-    /// What differs from the settings of all.
+    /// The settings that differ from the general ones.
     pub(crate) settings: RouteSettings,
 }
 
-/// What happens when an attempt was lost.
+/// The policy after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PolicyName {
@@ -259,7 +259,7 @@ pub(crate) enum PolicyName {
     Transactional,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -269,13 +269,13 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The keys of a group of settings in the file, and what goes first where two say something.
+/// The keys of a group of settings in the file, and their precedence over another source.
 ///
-/// By hand rather than by `serde(flatten)`, with which an error no longer knows its line.
+/// This is written by hand because `serde(flatten)` loses the line numbers of errors.
 macro_rules! keys {
     ($group:ident { $($field:ident = $($key:literal)|+),+ $(,)? }) => {
         impl $group {
-            /// Reads the value of a key of this group, or says that it is none.
+            /// Reads the value of a key of this group; `false` if the key is not of this group.
             fn read<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
                 match key {
                     $( $($key)|+ => self.$field = Some(map.next_value()?), )+
@@ -284,7 +284,7 @@ macro_rules! keys {
                 Ok(true)
             }
 
-            /// Takes from the others what is not set here.
+            /// Fills the settings that are not set here from another source.
             fn fill(&mut self, others: Self) {
                 $( if self.$field.is_none() { self.$field = others.$field; } )+
             }
@@ -348,7 +348,7 @@ keys!(RouteSettings {
 });
 
 impl Settings {
-    /// These, and where they say nothing, those of the file.
+    /// These settings, with gaps filled from the file.
     pub(crate) fn or(mut self, file: Self) -> Self {
         let Self { place, route, limits, .. } = &file;
         self.place.fill(place.clone());
@@ -373,7 +373,7 @@ impl RouteSettings {
     }
 }
 
-/// A file or a route of it: a table, each of whose keys belongs to a group.
+/// The file or one of its routes: a table whose keys each belong to a group.
 trait Table: Default {
     fn read_key<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error>;
 }
@@ -419,7 +419,7 @@ impl<'de, T: Table> Visitor<'de> for Reader<T> {
     }
 }
 
-/// The value of a key that does not exist: what is wrong with it has the line of the value.
+/// The value of an unknown key: the error points to the line of the value.
 struct Unknown<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for Unknown<'_> {

@@ -8,7 +8,7 @@ use super::{Config, RouteConfig, Size, Span, Spelling};
 use crate::stores;
 
 impl Config {
-    /// What is in force, by the names of the settings. Logins in URLs are left out.
+    /// The settings in force, by name. Logins in URLs are left out.
     pub(crate) fn shown(&self) -> Value {
         let mut shown = self.all.shown();
         let own = json!({

@@ -70,7 +70,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// What a file may hold for either: text, or a number of bytes.
+/// The two forms of either in a file: text, or a number of bytes.
 #[derive(serde::Deserialize)]
 #[serde(untagged, expecting = "a text such as \"30s\" or \"1MiB\"")]
 enum Written {

@@ -1,4 +1,4 @@
-//! Settings that are more than a number.
+//! Settings with a syntax of their own.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use semel::http::Credential;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
-/// Where the admin listener is, if there is one.
+/// The address of the admin listener, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admin {
     Off,
@@ -42,21 +42,22 @@ impl fmt::Display for Admin {
     }
 }
 
-/// By what callers are told apart.
+/// The scope: how callers are identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scoping {
-    /// A keyed digest of these headers and cookies; of the common ones if there is none.
+    /// A keyed digest of these headers and cookies; of the common ones if the list is empty.
     Credentials(Vec<Credential>),
-    /// The value of a header that something in front of the gateway vouches for; a keyed digest of it if it is a secret.
+    /// The value of a header that a proxy in front of the gateway sets; a keyed digest of it if it
+    /// is a secret.
     Header { name: HeaderName, is_secret: bool },
     /// A claim of a token that the gateway verifies.
     Jwt,
-    /// Nothing: all callers are one.
+    /// No identification: all callers are one.
     None,
 }
 
 impl Scoping {
-    /// The credentials that count, if callers are told apart by them.
+    /// The credentials, if callers are identified by credentials.
     pub(crate) fn credentials(&self) -> Option<Vec<Credential>> {
         match self {
             Self::Credentials(named) if named.is_empty() => Some(Credential::common()),
@@ -101,7 +102,7 @@ impl FromStr for Scoping {
 /// A header's name, or `cookie:` and the name of a cookie.
 fn credential(text: &str) -> Option<Credential> {
     match text.strip_prefix("cookie:").map(str::trim) {
-        // The names of headers and those of cookies have the same characters.
+        // Names of headers and of cookies allow the same characters.
         Some(name) => HeaderName::from_bytes(name.as_bytes()).is_ok().then(|| Credential::cookie(name)),
         None => HeaderName::from_bytes(text.as_bytes()).ok().map(Credential::from),
     }
@@ -126,7 +127,7 @@ impl fmt::Display for Scoping {
     }
 }
 
-/// What becomes of a request with a key that no route covers.
+/// The treatment of a request with a key that no route covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Uncovered {
@@ -136,7 +137,7 @@ pub(crate) enum Uncovered {
     Refuse,
 }
 
-/// What becomes of header fields with an underscore in their name.
+/// The treatment of header fields with an underscore in their name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Underscores {
@@ -146,7 +147,7 @@ pub(crate) enum Underscores {
     Drop,
 }
 
-/// Whether spellings of a path are told apart.
+/// The comparison of spellings of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Spelling {
@@ -156,12 +157,12 @@ pub(crate) enum Spelling {
     Ignore,
 }
 
-/// A text that is not shown.
+/// A text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// The secret of a file: its text, without white space around it.
+    /// Reads the secret of a file: its text, without white space around it.
     ///
     /// # Errors
     /// If the file cannot be read, or holds less than a secret needs.
@@ -181,7 +182,7 @@ impl Secret {
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether this is the secret. How long the comparison takes does not tell how much of it is right.
+    /// Compares with the secret in constant time.
     pub(crate) fn is(&self, offered: &[u8]) -> bool {
         let own = self.0.as_bytes();
         let differing = own.iter().zip(offered).fold(0, |all, (own, offered)| all | (own ^ offered));
@@ -209,16 +210,16 @@ impl Scoping {
     }
 }
 
-/// The header that has a credential.
+/// The header field that carries a credential.
 fn header_of(credential: Credential) -> HeaderName {
     match credential {
         Credential::Header(name) => name,
-        // The others are cookies.
+        // All other credentials are cookies.
         _ => COOKIE,
     }
 }
 
-/// What callers without credentials get.
+/// The treatment of callers without credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AnonymousCallers {
@@ -228,7 +229,7 @@ pub(crate) enum AnonymousCallers {
     Refuse,
 }
 
-/// Both are text in the file.
+/// Reads either setting as text from the file.
 macro_rules! as_text {
     ($($word:ty),+) => { $(
         impl<'de> Deserialize<'de> for $word {
@@ -265,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Scoping>().unwrap().to_string(), text);
         }
-        // A name that looks like a credential is taken for one.
+        // A name that looks like a credential is treated as one.
         assert_eq!(
             "header:X-Session-Id".parse::<Scoping>().unwrap().to_string(),
             "header:x-session-id:secret"

@@ -1,4 +1,4 @@
-//! A folder that is gone when the demo is.
+//! The temporary folder of the demo.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use semel::Token;
 
-/// A new folder of one's own, removed with everything in it when this is dropped.
+/// A new private folder, removed with its content when this is dropped.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
     /// # Errors
-    /// If it cannot be made.
+    /// If the folder cannot be created.
     pub(super) fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("semel-demo-{}", Token::random()));
         let made = DirBuilder::new().mode(0o700).create(&path);
@@ -27,7 +27,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Whoever removed it first has done our work.
+        // The folder may have been removed already, and an error here changes nothing.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

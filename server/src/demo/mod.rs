@@ -1,4 +1,4 @@
-//! What semel does, shown: a gateway, a payment service and SQLite in one process.
+//! The demo: a gateway, a payment service and SQLite in one process.
 
 mod folder;
 mod service;
@@ -18,12 +18,12 @@ use folder::Folder;
 use service::Bank;
 use story::Story;
 
-/// Tells the story, and stays up unless told to end.
+/// Runs the story, and stays up unless told to exit.
 ///
 /// # Errors
-/// If something does not go as the story has it.
+/// If a step does not have the expected result.
 pub(crate) async fn run(exit: bool) -> Result<()> {
-    // From here on, so that whoever ends the demo early leaves nothing behind.
+    // Signals are handled from here on, so that an interrupted demo leaves nothing behind.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let folder = Folder::new()?;
     let bank = Arc::new(Bank::default());
@@ -46,7 +46,7 @@ fn config(service: SocketAddr, file: &str) -> Result<Config> {
         place: Place { store: Some(format!("sqlite:{file}")), cache: None },
         route: RouteSettings {
             wait: Some(Span(Duration::from_secs(5))),
-            // Whoever tries it has no credentials.
+            // Users who try the demo have no credentials.
             anonymous: Some(AnonymousCallers::Share),
             ..RouteSettings::default()
         },

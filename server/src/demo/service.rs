@@ -1,4 +1,4 @@
-//! The service that the demo protects: it takes payments, and knows nothing of keys.
+//! The service that the demo protects: it takes payments and ignores keys.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
-/// How long a bank takes.
+/// The response time of the bank.
 const BANK: Duration = Duration::from_millis(50);
 
-/// What a client asks for.
+/// The body of a request.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Payment {
     pub(super) to: String,
     pub(super) cents: u32,
 }
 
-/// What it is answered.
+/// The body of a response.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Receipt {
     pub(super) receipt: usize,
 }
 
-/// The bank behind the service: the place where a second run would cost money.
+/// The bank behind the service, where a second run would cost money.
 #[derive(Default)]
 pub(super) struct Bank {
     charges: AtomicUsize,
@@ -46,12 +46,12 @@ impl Bank {
         Receipt { receipt: self.charges.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 
-    /// How often somebody was charged.
+    /// The number of charges so far.
     pub(super) fn charges(&self) -> usize {
         self.charges.load(Ordering::Relaxed)
     }
 
-    /// The service will break down once, after it has charged.
+    /// Makes the service fail once, after it has charged.
     pub(super) fn break_down(&self) {
         self.breaks_down.store(true, Ordering::Relaxed);
     }
@@ -60,7 +60,7 @@ impl Bank {
 /// Serves payments on a free port, for as long as this process lives.
 ///
 /// # Errors
-/// If there is no port.
+/// If there is no free port.
 pub(super) async fn serve(bank: Arc<Bank>) -> Result<SocketAddr> {
     let listener =
         TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.context("there is no free port")?;
@@ -70,7 +70,7 @@ pub(super) async fn serve(bank: Arc<Bank>) -> Result<SocketAddr> {
             let bank = Arc::clone(&bank);
             tokio::spawn(async move {
                 let pay = service_fn(|request| pay(Arc::clone(&bank), request));
-                // A connection that breaks is part of the story.
+                // A broken connection is part of the story.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(io), pay).await;
             });
         }

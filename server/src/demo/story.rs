@@ -1,4 +1,4 @@
-//! A payment service, asked in every way that goes wrong elsewhere.
+//! The requests of the demo to its payment service, each a case that usually goes wrong.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use tokio::net::TcpStream;
 
 use super::service::{Bank, Payment, Receipt};
 
-/// How many repeats are sent at the same time.
+/// The number of concurrent repeats.
 const AT_ONCE: usize = 32;
-/// What the table may take of a terminal.
+/// The largest width of the table on a terminal.
 const WIDTH: u16 = 110;
 
 /// The story, told as a table.
@@ -42,10 +42,10 @@ impl Story {
         Self { gateway, bank, store, table, requests: 0 }
     }
 
-    /// Tells it from the beginning to the end.
+    /// Runs all steps of the story.
     ///
     /// # Errors
-    /// If something does not go as it should.
+    /// If a step does not have the expected result.
     pub(super) async fn tell(&mut self) -> Result<()> {
         self.one("pay 10.00 under the key A", "A", 1_000).await?;
         self.one("the same once more", "A", 1_000).await?;
@@ -93,7 +93,7 @@ impl Story {
         Ok(())
     }
 
-    /// What an operator does who has asked the bank: `semel stale`, then `semel resolve`.
+    /// The steps of an operator after asking the bank: `semel stale`, then `semel resolve`.
     async fn resolve(&mut self, asked: &str, key: &str) -> Result<()> {
         let before = self.bank.charges();
         let held =
@@ -110,7 +110,7 @@ impl Story {
     }
 }
 
-/// What a client sees.
+/// The answer as the client sees it.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,

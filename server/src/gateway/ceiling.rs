@@ -1,4 +1,5 @@
-//! Watches the size of the store, so that new keys are refused when it keeps as much as it may.
+//! The watch over the size of the store, so that new keys are refused when it has reached its
+//! limit.
 
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::config::StoreLimit;
 use crate::stores::Opened;
 
-/// How often the store is measured.
+/// The interval between measurements.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long that may take.
+/// The time limit of a measurement.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Measures the store until the handle is dropped. A store that does not answer leaves the ceiling as it is.
+/// Measures the store until the handle is dropped. If the store does not answer, the ceiling stays
+/// as it is.
 pub(super) fn watch(store: Opened, limit: StoreLimit, ceiling: Ceiling) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut is_measured = true;
@@ -27,7 +29,7 @@ pub(super) fn watch(store: Opened, limit: StoreLimit, ceiling: Ceiling) -> Abort
                     set(&ceiling, limit, size);
                 }
                 unanswered => {
-                    // Once: whatever the reason, claims hear of it, too.
+                    // The failure is logged once; claims report the cause themselves.
                     if std::mem::take(&mut is_measured) {
                         let error = unanswered.map(|size| size.err().map(|error| error.to_string()));
                         tracing::warn!(?error, "the store could not be measured for max-store");

@@ -1,11 +1,11 @@
-//! What the gateway counts.
+//! The gateway's own metrics.
 
 use http::StatusCode;
 use metrics::{Counter, Gauge, counter, gauge};
 
-/// Counters of the gateway; what the layer and the store count, they count themselves.
+/// Counters of the gateway; the layer and the store have their own.
 pub(super) struct Meter {
-    /// By the first digit of the status.
+    /// Answers by the first digit of the status.
     answers: [Counter; 5],
     connections: Gauge,
 }
@@ -25,14 +25,14 @@ impl Meter {
         }
     }
 
-    /// Counts a connection until the answer is dropped.
+    /// Counts a connection until the guard is dropped.
     pub(super) fn connected(&self) -> Connected {
         self.connections.increment(1.0);
         Connected(self.connections.clone())
     }
 }
 
-/// A connection that is there.
+/// An open connection.
 pub(super) struct Connected(Gauge);
 
 impl Drop for Connected {

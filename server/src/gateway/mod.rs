@@ -1,7 +1,8 @@
 //! The gateway: a reverse proxy that gives a service in any language the semantics of the layer.
 //!
-//! A request comes in over a [screened](screen) connection, is [checked at the door](door), finds its route in the
-//! [table], and is answered by the layer, with the [upstream] as the inner service. What has no key passes through.
+//! A request arrives over a [screened](screen) connection, is [checked at the door](door), finds
+//! its route in the [table], and is answered by the layer with the [upstream] as the inner service.
+//! A request without a key passes through.
 
 mod accept;
 mod request;
@@ -31,10 +32,10 @@ use crate::readiness::Readiness;
 use crate::stores::Opened;
 use state::State;
 
-/// How long closing the store may take in the end.
+/// The time limit for closing the store at the end.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Serves until a signal says to stop.
+/// Serves until a signal asks to stop.
 ///
 /// # Errors
 /// If the configuration or the store cannot be used, or an address is taken.
@@ -43,7 +44,8 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
     log::start(config.log_format);
     let mut signals = Signals::new()?;
     let metrics = admin::record()?;
-    // Before anything is accepted: a gateway that cannot start has no requests under way.
+    // The admin listener is opened before any request is accepted: a gateway that fails to start
+    // must not have requests in progress.
     let admin = match config.admin {
         Some(address) => Some(bind(address).await?),
         None => None,
@@ -61,10 +63,11 @@ pub(crate) async fn run(flags: Settings) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a configuration that a gateway could not start with, as far as that can be seen without a store.
+/// Refuses a configuration with which a gateway could not start, as far as that is visible without
+/// a store.
 ///
 /// # Errors
-/// If a URL or a file that it names cannot be used.
+/// If a URL or a file in it cannot be used.
 pub(crate) fn check(config: &Config) -> Result<()> {
     config.place.check()?;
     crate::gateway::accept::tls::client(config.upstream_ca.as_deref())?;
@@ -73,7 +76,7 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Refuses files with keys for tokens that cannot be used. What is behind a URL is not known before it is asked.
+/// Refuses unusable files of token keys. Keys behind a URL are only known once they are fetched.
 fn check_keys(config: &Config) -> Result<()> {
     config.tokens().try_for_each(|jwt| match &jwt.keys {
         KeysAt::File(path) => crate::gateway::request::jwt::check_file(path),
@@ -85,7 +88,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub(crate) struct Gateway {
     state: Arc<State>,
     store: Opened,
@@ -101,7 +104,7 @@ impl Gateway {
     /// Opens the store and listens.
     ///
     /// # Errors
-    /// If either cannot be done.
+    /// If either fails.
     pub(crate) async fn start(config: Config) -> Result<Self> {
         crate::gateway::accept::files::raise(&config);
         let listener = bind(config.listen).await?;
@@ -146,20 +149,20 @@ impl Gateway {
         Ok(Self { state, store, layer, address, pruner, _watch: watch, connections, stop })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where its records are.
+    /// The store of the records.
     pub(crate) fn store(&self) -> Arc<dyn Inspect> {
         Arc::clone(&self.store.store)
     }
 
-    /// What can be asked about it from outside.
+    /// The data for the admin listener.
     ///
     /// # Errors
-    /// If the record that is written to see whether that works cannot be named.
+    /// If the key of the probe record breaks a limit.
     fn health(&self) -> Result<Health> {
         let (shown, guarded) = (Arc::clone(&self.state), Arc::clone(&self.state));
         let guard = move || {
@@ -170,7 +173,7 @@ impl Gateway {
         Ok(Health::new(readiness, move || shown.current().config.shown(), guard))
     }
 
-    /// Reads the configuration anew; one that cannot be used leaves the old one in force.
+    /// Reloads the configuration; if the new one cannot be used, the old one stays in force.
     fn reload(&self, flags: &Settings) {
         match Config::load(flags).and_then(|config| self.state.reload(config)) {
             Ok(()) => {
@@ -188,8 +191,8 @@ impl Gateway {
         }
     }
 
-    /// Takes no more connections, and waits a while for what is under way. What does not end in time is left to its lease:
-    /// nothing that has begun is released.
+    /// Stops accepting connections, and waits a limited time for requests in progress. A request
+    /// that does not end in time is left to its lease: an attempt that has begun is never released.
     pub(crate) async fn stop(self) {
         let until = Instant::now() + self.state.current().config.drain;
         tracing::info!("stopping: requests under way may end");
@@ -198,7 +201,7 @@ impl Gateway {
         self.connections.close();
         let ended = async {
             self.connections.wait().await;
-            // Attempts whose clients have gone.
+            // Waits for the attempts whose clients have disconnected.
             self.layer.drain().await;
         };
         if timeout_at(until, ended).await.is_err() {
@@ -214,7 +217,8 @@ impl Gateway {
     }
 }
 
-/// Says of each route by what callers are told apart, and what those get who show nothing of it.
+/// Logs for each route how callers are identified, and the treatment of callers without
+/// credentials.
 fn tell_scopes(config: &Config) {
     let tell = |route: &str, settings: &RouteConfig| {
         let anonymous = config.anonymous(settings);
@@ -244,13 +248,13 @@ fn tell_scopes(config: &Config) {
     }
 }
 
-/// Who this is, for operators: the host, where it listens, and the process.
+/// The name of this process for operators: the host, the address and the process number.
 fn owner(address: SocketAddr) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{} {address} process {}", host.trim(), std::process::id()).trim().to_owned()
 }
 
-/// The signals that a gateway knows.
+/// The signals that a gateway handles.
 struct Signals {
     hangup: Signal,
     terminate: Signal,

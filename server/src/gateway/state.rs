@@ -1,4 +1,4 @@
-//! What all requests share, and what a reload changes.
+//! The state that all requests share, and the part that a reload replaces.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -20,7 +20,7 @@ use crate::gateway::upstream::line::Doubts;
 
 use crate::config::{Config, JwtConfig};
 
-/// What all requests share.
+/// The state that all requests share.
 pub(super) struct State {
     current: RwLock<Arc<Current>>,
     layer: IdempotencyLayer,
@@ -32,19 +32,19 @@ pub(super) struct State {
     pub(super) lingering: Places,
 }
 
-/// A configuration, and what was made of it.
+/// A configuration, and the tables built from it.
 pub(super) struct Current {
     pub(super) config: Config,
-    /// One for each worker, with connections of its own.
+    /// One table for each worker, with connections of its own.
     pub(super) tables: Vec<Table>,
     pub(super) tls: Option<TlsAcceptor>,
-    /// The authorities that upstreams and issuers are checked by.
+    /// The certificate authorities for upstreams and issuers.
     trust: ClientConfig,
 }
 
 impl State {
     /// # Errors
-    /// If a file that the configuration names cannot be used.
+    /// If a file in the configuration cannot be used.
     pub(super) fn new(config: Config, layer: IdempotencyLayer) -> Result<Self> {
         let workers = Workers::start()?;
         let keys = KeySources::default();
@@ -56,21 +56,21 @@ impl State {
         Ok(Self { current, layer, keys, passing, doubts, workers, meter, lingering })
     }
 
-    /// What is in force now.
+    /// The configuration in force.
     pub(super) fn current(&self) -> Arc<Current> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the keys for tokens. Those that cannot be read are looked for again when a token comes.
+    /// Reads the keys for tokens. Keys that cannot be read are tried again when a token arrives.
     pub(super) async fn read_keys(&self) {
         self.keys.read(&self.current().config).await;
     }
 
-    /// Puts another configuration in force, for the requests from now on.
+    /// Puts another configuration in force for all later requests.
     ///
     /// # Errors
-    /// If it cannot be used, or changes what cannot change; then the old one stays.
+    /// If it cannot be used, or changes a setting that needs a restart; then the old one stays.
     pub(super) fn reload(&self, config: Config) -> Result<()> {
         let old = self.current();
         let fixed = |config: &Config| {
@@ -93,7 +93,7 @@ impl State {
                 ("admin", format!("{admin:?}")),
                 ("store", place.store_url().to_owned()),
                 ("cache", format!("{:?}", place.cache)),
-                // Every key would be another one.
+                // Every key would become another key.
                 ("realm", realm.clone()),
                 ("migrate", format!("{migrate:?}")),
                 ("prune", prune.to_string()),

@@ -1,4 +1,4 @@
-//! How long ago something was, as people say it.
+//! The age of a moment, for people.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) fn age(length: Duration) -> String {
     format!("{}{name}", seconds / unit)
 }
 
-/// A moment as it is seen from another: `3m ago`, `in 20s`.
+/// A moment relative to another: `3m ago`, `in 20s`.
 pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
     if at > now { format!("in {}", age(at.since(now))) } else { format!("{} ago", age(now.since(at))) }
 }

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::text::readable;
 
-/// A record in its own words. The token is left out: who knows it may write as the owner.
+/// A record as JSON. The token is left out, because it allows writing as the owner.
 #[derive(Serialize)]
 pub(crate) struct RecordLine<'a> {
     key: &'a str,
@@ -47,7 +47,7 @@ struct NoteLine<'a> {
     text: &'a str,
 }
 
-/// A body as text, or as what is not.
+/// A body as text, or in hexadecimal digits if it is not text.
 #[derive(Serialize)]
 enum Body<'a> {
     #[serde(rename = "body")]
@@ -56,7 +56,7 @@ enum Body<'a> {
     Bytes(String),
 }
 
-/// A moment as RFC 3339 has it.
+/// A moment in the format of RFC 3339.
 struct Moment(Timestamp);
 
 impl Serialize for Moment {
@@ -66,7 +66,7 @@ impl Serialize for Moment {
 }
 
 impl<'a> RecordLine<'a> {
-    /// The record at this moment of its store, without the body.
+    /// The record at this moment of the store's clock, without the body.
     pub(crate) fn new(record: &'a Record, now: Timestamp) -> Self {
         let (scope, intent, outcome) = (record.key.scope(), &record.intent, record.outcome());
         Self {

@@ -4,14 +4,14 @@ use comfy_table::{ColumnConstraint, Table, Width, presets};
 
 use super::text::escaped;
 
-/// Columns that are printed page by page. A row is one line, so that `grep` finds whole ones.
+/// Columns that are printed page by page. A row is one line, so that `grep` finds whole rows.
 pub(crate) struct Columns<const N: usize> {
     header: Option<[&'static str; N]>,
-    /// A column never gets narrower again, so that pages stand under each other.
+    /// The widths, which never shrink, so that pages are aligned.
     widths: [u16; N],
 }
 
-/// What is left free behind a column.
+/// The space behind a column.
 const GAP: u16 = 2;
 
 impl<const N: usize> Columns<N> {
@@ -19,7 +19,7 @@ impl<const N: usize> Columns<N> {
         Self { header: Some(header), widths: [0; N] }
     }
 
-    /// These rows, under the header if they are the first. Their text is made harmless here.
+    /// These rows, below the header if they are the first. Their text is escaped here.
     pub(crate) fn page(&mut self, rows: impl IntoIterator<Item = [String; N]>) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);

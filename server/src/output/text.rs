@@ -1,8 +1,9 @@
-//! Text of records, made harmless to a terminal.
+//! Escaping of stored text for terminals.
 
 use std::fmt::Write;
 
-/// Whether a terminal would obey a character, or hide it: controls, marks of direction, and what has no width.
+/// Returns `true` if a terminal would interpret or hide a character: control characters, direction
+/// marks, and characters without width.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -19,7 +20,7 @@ fn is_unsafe(c: char) -> bool {
         )
 }
 
-/// The text for one line of a terminal.
+/// The text as one line for a terminal.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -28,18 +29,18 @@ pub(crate) fn escaped(text: &str) -> String {
     shown
 }
 
-/// The text for a terminal, as the lines it has.
+/// The text for a terminal, with its own lines.
 pub(crate) fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// JSON with the same meaning, harmless to a terminal. Such characters are in its strings only.
+/// JSON with the same meaning, escaped for a terminal. Such characters occur in its strings only.
 pub(super) fn escaped_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
         if is_unsafe(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a String does not fail.
+                // Writing to a `String` does not fail.
                 let _ = write!(shown, "\\u{unit:04x}");
             }
         } else {
@@ -60,8 +61,9 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     let mut word = "$'".to_owned();
     for c in text.chars() {
-        // Writing to a String does not fail. Byte by byte, as what a character is depends on the locale of the shell; and
-        // in three digits each, so that none is taken for one more.
+        // Writing to a `String` does not fail. Each byte is escaped, because the shell's locale
+        // decides the bounds of characters, and in three digits, so that a following digit is not
+        // included.
         let _ = match c {
             '\\' | '\'' => write!(word, "\\{c}"),
             c if is_unsafe(c) => {
@@ -74,7 +76,7 @@ pub(crate) fn quoted(text: &str) -> String {
     word
 }
 
-/// Bytes as text that a person can read; `None` if they are something else.
+/// Bytes as readable text; `None` if they are not text.
 pub(crate) fn readable(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     let foreign = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');

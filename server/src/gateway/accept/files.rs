@@ -1,15 +1,16 @@
-//! How many files may be open: each connection is one.
+//! The limit of open files: each connection is one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 use crate::gateway::request::passing::RESERVE;
 
-/// What else is open: the store's files and connections, the listeners, the log, the threads.
+/// The number of other open files: the store's files and connections, the listeners, the log, the
+/// threads.
 const OTHERS: u64 = 128;
 
-/// Raises the limit of open files to what the settings may need, as far as the system lets it, and says what to do if that
-/// is not enough.
+/// Raises the limit of open files to the number that the settings may need, as far as the system
+/// allows, and logs a remedy if that is not enough.
 pub(in crate::gateway) fn raise(config: &Config) {
     let needed = needed(config);
     let limit = getrlimit(Resource::Nofile);
@@ -33,8 +34,8 @@ pub(in crate::gateway) fn raise(config: &Config) {
     }
 }
 
-/// A connection of each client, and one to the upstream for what it passes through; one to the upstream for each attempt, and for
-/// each streamed answer beyond.
+/// The number of files: a connection per client, a connection to the upstream for each request that
+/// is passed through, one for each attempt, and one for each streamed answer beyond the attempts.
 fn needed(config: &Config) -> u64 {
     2 * config.max_connections as u64 + config.limits.max_attempts as u64 + RESERVE as u64 + OTHERS
 }

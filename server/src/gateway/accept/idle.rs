@@ -1,4 +1,4 @@
-//! Since when nothing goes on: for connections that would otherwise be kept for ever.
+//! The idle time of a connection, so that idle connections are closed.
 
 use std::io;
 use std::pin::Pin;
@@ -10,44 +10,44 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
-/// Since when nothing goes on.
+/// The time since the last activity.
 #[derive(Debug)]
 pub(in crate::gateway) struct Idle {
     began: Instant,
-    /// In milliseconds from the beginning.
+    /// The time of the last activity, in milliseconds from the beginning.
     last: AtomicU64,
-    /// How many requests are under way.
+    /// The number of requests in progress.
     busy: AtomicUsize,
-    /// Whether there is a limit at all.
+    /// Set when the idle time is limited.
     counts: AtomicBool,
 }
 
 impl Idle {
-    /// Something begins. Until [`Idle::count`] it may be idle for as long as it likes.
+    /// A new connection. Its idle time is unlimited until [`Idle::count`].
     pub(in crate::gateway) fn new() -> Arc<Self> {
         let (last, busy) = (AtomicU64::new(0), AtomicUsize::new(0));
         Arc::new(Self { began: Instant::now(), last, busy, counts: AtomicBool::new(false) })
     }
 
-    /// From now on the time counts.
+    /// Limits the idle time from now on.
     pub(in crate::gateway) fn count(&self) {
         self.counts.store(true, Ordering::Relaxed);
         self.touch();
     }
 
-    /// Something has happened.
+    /// Records activity.
     pub(in crate::gateway) fn touch(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// Something goes on until the answer is dropped.
+    /// Marks the connection as active until the guard is dropped.
     pub(in crate::gateway) fn enter(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
     }
 
-    /// Comes to its end when nothing has gone on for this long.
+    /// Waits until there was no activity for this long.
     pub(in crate::gateway) async fn lasts(&self, limit: Duration) {
         loop {
             let last = self.began + Duration::from_millis(self.last.load(Ordering::Relaxed));
@@ -61,7 +61,7 @@ impl Idle {
     }
 }
 
-/// Something that goes on.
+/// An activity in progress.
 #[derive(Debug)]
 pub(in crate::gateway) struct Busy(Arc<Idle>);
 
@@ -72,7 +72,7 @@ impl Drop for Busy {
     }
 }
 
-/// A connection of which each read is something that happens.
+/// A connection that records each read as activity.
 pub(in crate::gateway) struct Heard<I> {
     io: I,
     idle: Arc<Idle>,

@@ -16,20 +16,21 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How many connections may linger at a time. More are closed at once, and their clients may not hear their answer.
+/// The number of connections that may linger at a time. Further ones are closed at once, and their
+/// clients may miss the answer.
 const LINGERING: usize = 512;
-/// How long a connection lingers at most.
+/// The longest time for which a connection lingers.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How long it lingers without a byte.
+/// The longest time without a byte.
 const IDLE: Duration = Duration::from_secs(5);
-/// How much is discarded at most.
+/// The most bytes that are discarded.
 const MOST: usize = 256 << 20;
-/// How much is read at a time, on the stack.
+/// The bytes per read, on the stack.
 const PIECE: usize = 16 << 10;
-/// How many pieces are read before other tasks have their turn.
+/// The number of reads before other tasks have their turn.
 const TURN: usize = 32;
 
-/// The places for connections that linger.
+/// The places for lingering connections.
 #[derive(Debug, Clone)]
 pub(in crate::gateway) struct Places(Arc<Semaphore>);
 
@@ -40,7 +41,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Begins to linger, if there is a place.
+    /// Starts lingering, if there is a place.
     pub(in crate::gateway) fn linger(&self) -> Option<Linger> {
         let place = Arc::clone(&self.0).try_acquire_owned().ok()?;
         Some(Linger {
@@ -52,7 +53,7 @@ impl Places {
     }
 }
 
-/// A connection that discards what its client sends.
+/// A connection that discards input from its client.
 #[derive(Debug)]
 pub(in crate::gateway) struct Linger {
     left: usize,
@@ -62,7 +63,7 @@ pub(in crate::gateway) struct Linger {
 }
 
 impl Linger {
-    /// Ready when the client has closed, or its time or its bytes are used up.
+    /// Ready when the client has closed, or the time or the bytes are used up.
     pub(in crate::gateway) fn poll<I: AsyncRead + Unpin>(
         &mut self,
         io: &mut I,

@@ -45,21 +45,23 @@ use crate::gateway::request::serve::serve;
 use crate::gateway::state::{Current, State};
 use crate::gateway::upstream::From;
 
-/// How much the head of a request may take up.
+/// The largest head of a request.
 const HEAD_BYTES: usize = 64 << 10;
-/// How many fields it may have: over HTTP/1.1 its parser refuses more, over HTTP/2 the door does.
+/// The largest number of fields in a head: over HTTP/1.1 the parser refuses more, over HTTP/2 the
+/// door does.
 pub(in crate::gateway) const FIELDS: usize = 128;
-/// How many requests a client may have under way on one connection of HTTP/2.
+/// The largest number of concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 100;
-/// How much of its requests a client may send on such a connection before it is read: of one, and of all together. The
-/// connection has a window for each of its streams, so that bodies that are not read yet do not keep others from arriving.
+/// The HTTP/2 receive window of a stream: the most bytes that a client may send before they are
+/// read. The window of the connection is the sum over its streams, so that an unread body cannot
+/// block the others.
 const STREAM_WINDOW: u32 = 32 << 10;
 const CONNECTION_WINDOW: u32 = STREAMS * STREAM_WINDOW;
-/// How much of a response is handed over to such a connection before it can be sent.
+/// The send buffer of an HTTP/2 stream.
 const SEND_BUFFER: usize = 32 << 10;
-/// How much the head of a request may take up there, where many are under way at once.
+/// The largest head of a request over HTTP/2, where many are in progress at once.
 const LISTED_BYTES: u32 = 32 << 10;
-/// How long to wait after the system had no connection to give.
+/// The pause after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until told to stop, and serves each on a task of its own.
@@ -73,7 +75,7 @@ pub(in crate::gateway) async fn accept(
     let room = Arc::new(Semaphore::new(state.current().config.max_connections));
     loop {
         let accepted = async {
-            // Nobody closes it.
+            // The semaphore is never closed.
             let place = Arc::clone(&room).acquire_owned().await.ok()?;
             Some((place, listener.accept().await))
         };
@@ -81,20 +83,21 @@ pub(in crate::gateway) async fn accept(
         let (io, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // No file or no memory left, or the client is gone already: others come.
+                // The process may be out of files or memory, or the client may have left; later
+                // connections can still succeed.
                 tracing::warn!(%error, "could not accept a connection");
                 sleep(PAUSE).await;
                 continue;
             }
         };
-        // In turns, so that each has its share.
+        // Connections are dealt out in turn, so that each worker has its share.
         worker = (worker + 1) % state.workers.handles().len();
         let handle = state.workers.handles()[worker].clone();
         let (state, stop) = (Arc::clone(&state), stop.clone());
         let tunnel = Tunnel::keeping((place, state.meter.connected()));
         let Ok(io) = io.into_std() else { continue };
         let serve = async move {
-            // It belongs to the thread on which this runs.
+            // The socket is registered with the runtime of the thread on which this runs.
             if let Ok(io) = TcpStream::from_std(io) {
                 greet(io, From { peer, is_tls: false }, Server { state, worker, tunnel, stop }).await;
             }
@@ -103,7 +106,7 @@ pub(in crate::gateway) async fn accept(
     }
 }
 
-/// What serves a connection.
+/// The parts that serve a connection.
 struct Server {
     state: Arc<State>,
     worker: usize,
@@ -111,14 +114,15 @@ struct Server {
     stop: CancellationToken,
 }
 
-/// Agrees upon TLS, if that is spoken here, in limited time.
+/// Performs the TLS handshake, if TLS is configured, within a time limit.
 async fn greet(io: TcpStream, from: From, server: Server) {
-    // Without it every small answer may wait for the other side's acknowledgement; where it fails, it is slower.
+    // Without `TCP_NODELAY` every small answer may wait for an acknowledgement. A failure here only
+    // costs speed.
     let _ = io.set_nodelay(true);
     let current = server.state.current();
     let Some(tls) = &current.tls else { return converse(io, from, &current, &server).await };
     let greeting = timeout(current.config.header_timeout, tls.accept(io));
-    // Whoever has not asked for anything yet is not waited for.
+    // A client without a request is not waited for.
     let Some(greeted) = server.stop.run_until_cancelled(greeting).await else { return };
     match greeted {
         Ok(Ok(io)) => converse(io, From { is_tls: true, ..from }, &current, &server).await,
@@ -127,7 +131,7 @@ async fn greet(io: TcpStream, from: From, server: Server) {
     }
 }
 
-/// Serves the requests of a connection. When told to stop, the one under way is the last.
+/// Serves the requests of a connection. After a stop signal, the request in progress is the last.
 async fn converse<I>(io: I, from: From, current: &Current, server: &Server)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -143,7 +147,7 @@ where
         Arc::clone(&idle),
     ));
     let service = service_fn(|request| {
-        // Each request sees the configuration of its time.
+        // Each request uses the configuration in force when it arrives.
         let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());
         let worker = *worker;
         let busy = (request.version() == Version::HTTP_2).then(|| idle.enter());
@@ -179,7 +183,8 @@ where
         () = idle.lasts(current.config.header_timeout) => {
             connection.as_mut().graceful_shutdown();
             idle.touch();
-            // A client that takes its leave, or asked for something in this moment, is waited for, and one that does neither is not.
+            // A client that is closing, or has just sent a request, is waited for; an idle one is
+            // not.
             tokio::select! {
                 ended = connection => ended,
                 () = idle.lasts(current.config.header_timeout) => return,

@@ -1,24 +1,27 @@
-//! Reading along on a connection, to refuse what two servers could read in two ways.
+//! A strict check of HTTP/1 framing, against request smuggling.
 //!
-//! A request that is framed by both Content-Length and Transfer-Encoding, by two lengths, or by line ends of another kind may
-//! be one request for the gateway and two for the next server. The parser behind this resolves some of these silently. Here
-//! only the strict form passes: what is let through means the same to everybody.
+//! A request that is framed by both Content-Length and Transfer-Encoding, by two lengths, or with
+//! other line ends may be one request for the gateway and two for the next server. The HTTP parser
+//! accepts some of these silently. The screen accepts the strict form only, which every server
+//! reads in the same way.
 //!
-//! Nothing is held back or copied on. Where a rule is broken, the byte becomes a NUL and the head ends, at which the parser
-//! answers 400 and closes the connection, in its turn among the answers before it.
+//! Nothing is buffered or copied. Where a rule is broken, the byte is replaced by a NUL and the
+//! head ends there. The parser then answers 400, after the answers to earlier requests, and closes
+//! the connection.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How much of a line is looked at: the longest field that frames a body, with room.
+/// The number of bytes of a line that are examined: the longest field that frames a body, with
+/// room.
 const LINE: usize = 128;
 
-/// What is known of a connection on both sides of the parser.
+/// The state of a connection that both sides of the parser share.
 #[derive(Debug, Clone, Default)]
 pub(in crate::gateway) struct Tunnel {
     marks: Arc<Marks>,
-    /// What the connection takes up until its last byte, whatever it speaks.
+    /// The connection's place, held until its last byte under any protocol.
     _place: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -26,12 +29,12 @@ pub(in crate::gateway) struct Tunnel {
 struct Marks {
     /// Set when the connection no longer speaks HTTP.
     open: AtomicBool,
-    /// Whether a request has begun to arrive over HTTP/1 and has not come to its end.
+    /// Set while a request over HTTP/1 has begun to arrive and has not ended.
     more: AtomicBool,
 }
 
 impl Tunnel {
-    /// Keeps this for as long as the connection is there.
+    /// Holds `place` for as long as the connection exists.
     pub(in crate::gateway) fn keeping(place: impl Any + Send + Sync) -> Self {
         Self { marks: Arc::default(), _place: Some(Arc::new(place)) }
     }
@@ -44,53 +47,53 @@ impl Tunnel {
         self.marks.open.load(Ordering::Relaxed)
     }
 
-    /// Whether more of a request is to come over HTTP/1, or was refused and may still come.
+    /// Returns `true` if more of an HTTP/1 request is expected, also of a refused one.
     pub(in crate::gateway) fn expects_more(&self) -> bool {
         self.marks.more.load(Ordering::Relaxed)
     }
 }
 
-/// Follows the requests of one connection.
+/// The state machine over the requests of one connection.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Screen {
     tunnel: Tunnel,
     place: Place,
-    /// The beginning of the line that is being read.
+    /// The beginning of the current line.
     line: Vec<u8>,
-    /// How long that line is so far.
+    /// The length of the current line so far.
     length: usize,
-    /// Whether its last byte was a carriage return.
+    /// Set if the last byte was a carriage return.
     returned: bool,
     framing: Framing,
 }
 
-/// Where in a request the next byte belongs.
+/// The part of a request to which the next byte belongs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
-    /// Before anything of the connection, or of the next request.
+    /// The start of the connection, or of the next request.
     #[default]
     Start,
     Head,
-    /// So many bytes of the body are left.
+    /// The remaining bytes of the body.
     Body(u64),
     ChunkSize,
-    /// So many bytes of a chunk and its line end are left.
+    /// The remaining bytes of a chunk and its line end.
     Chunk(u64),
     Trailers,
-    /// Not ours to read: HTTP/2, or whatever was agreed upon.
+    /// Another protocol, which is not examined: HTTP/2, or an upgrade.
     Other,
-    /// What follows is never read.
+    /// The rest is never read.
     Refused,
 }
 
-/// What the head says about its body.
+/// The framing of the body as the head declares it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Framing {
     length: Option<u64>,
     chunked: bool,
 }
 
-/// A rule is broken by the last byte.
+/// The last byte breaks a rule.
 struct Broken;
 
 impl Screen {
@@ -98,7 +101,8 @@ impl Screen {
         Self { tunnel, ..Self::default() }
     }
 
-    /// Looks at bytes as they arrive, and says how many of them may be read. The last one of those may have been changed.
+    /// Examines bytes as they arrive, and returns how many of them the parser may read. The last
+    /// one of those may have been replaced.
     pub(in crate::gateway) fn look(&mut self, bytes: &mut [u8]) -> usize {
         let read = self.follow(bytes);
         let more = !matches!(self.place, Place::Start | Place::Other);
@@ -141,17 +145,17 @@ impl Screen {
         at
     }
 
-    /// Whether a rule was broken: nothing more is read.
+    /// Returns `true` if a rule was broken: nothing more is read.
     pub(in crate::gateway) fn has_refused(&self) -> bool {
         self.place == Place::Refused
     }
 
-    /// Whether the connection speaks HTTP/1, as far as is known.
+    /// Returns `true` if the connection speaks HTTP/1, as far as is known.
     pub(in crate::gateway) fn is_http_1(&self) -> bool {
         self.place != Place::Other && !self.tunnel.is_open()
     }
 
-    /// Whether more of a request is to come, or was refused and may still come.
+    /// Returns `true` if more of a request is expected, also of a refused one.
     pub(in crate::gateway) fn expects_more(&self) -> bool {
         self.tunnel.expects_more()
     }
@@ -164,7 +168,8 @@ impl Screen {
             self.place = if left == 2 { Place::Chunk(1) } else { Place::ChunkSize };
             return Ok(());
         }
-        // A line ends in both, and they are nowhere else: not alone, and not the other way round.
+        // A line ends in CR LF, and neither occurs anywhere else: not alone, and not in reverse
+        // order.
         ensure((byte == b'\n') == self.returned)?;
         match byte {
             b'\r' => self.returned = true,
@@ -177,7 +182,7 @@ impl Screen {
                 self.line.clear();
             }
             _ => {
-                // A line that begins with a space would go on with the one before it.
+                // A line that begins with a space would continue the previous one.
                 let folded = self.length == 0 && self.place != Place::Start && matches!(byte, b' ' | b'\t');
                 ensure(!folded)?;
                 self.length += 1;
@@ -191,7 +196,7 @@ impl Screen {
 
     fn end_line(&mut self, line: &[u8], length: usize) -> Result<(), Broken> {
         match self.place {
-            // Empty lines before a request are passed over.
+            // Empty lines before a request are skipped.
             Place::Start if line.is_empty() => {}
             Place::Start if line == b"PRI * HTTP/2.0" => self.place = Place::Other,
             Place::Start => {
@@ -217,7 +222,7 @@ impl Screen {
             Place::Trailers if line.is_empty() => self.place = Place::Start,
             Place::Trailers => {
                 let (name, _) = split(line)?;
-                // A trailer cannot say anew what the head has said.
+                // A trailer cannot repeat the framing of the head.
                 ensure(!is(name, b"content-length") && !is(name, b"transfer-encoding"))?;
             }
             Place::Body(_) | Place::Chunk(_) | Place::Other | Place::Refused => {}
@@ -225,7 +230,7 @@ impl Screen {
         Ok(())
     }
 
-    /// A field of the head: a body is framed by one field, if at all.
+    /// A field of the head: a body is framed by at most one field.
     fn field(&mut self, line: &[u8], length: usize) -> Result<(), Broken> {
         let (name, value) = split(line)?;
         let (is_length, is_encoding) = (is(name, b"content-length"), is(name, b"transfer-encoding"));
@@ -251,7 +256,7 @@ fn is(text: &[u8], word: &[u8]) -> bool {
     text.eq_ignore_ascii_case(word)
 }
 
-/// Name and value of a field. Of a long line, the value may be cut off.
+/// The name and value of a field. The value of a long line may be cut off.
 fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Broken> {
     let colon = line.iter().position(|byte| *byte == b':');
     match colon {
@@ -260,12 +265,12 @@ fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Broken> {
             ensure(!name.is_empty() && !name.iter().any(|byte| matches!(byte, b' ' | b'\t')))?;
             Ok((name, line[colon + 1..].trim_ascii()))
         }
-        // The name of an overlong line may go on.
+        // The name of an overlong line may continue beyond the examined part.
         None => ensure(line.len() == LINE).map(|()| (line, [].as_slice())),
     }
 }
 
-/// A number of digits only: no sign, no spaces.
+/// A number of digits only, without sign or spaces.
 fn number(digits: &[u8], base: u32) -> Result<u64, Broken> {
     ensure(!digits.is_empty() && digits.iter().all(|digit| (*digit as char).is_digit(base)))?;
     let text = std::str::from_utf8(digits).map_err(|_| Broken)?;
@@ -276,7 +281,7 @@ fn number(digits: &[u8], base: u32) -> Result<u64, Broken> {
 mod tests {
     use super::*;
 
-    /// Whether everything passes, however it is cut in pieces.
+    /// Returns `true` if every byte passes, however the text is cut in pieces.
     fn passes(text: &str) -> bool {
         let whole = |piece: usize| {
             let mut screen = Screen::default();

@@ -1,4 +1,4 @@
-//! A connection of a client, screened and with limited patience.
+//! A connection of a client, screened and with time limits.
 
 use std::io;
 use std::pin::Pin;
@@ -14,41 +14,41 @@ use crate::gateway::accept::linger::{Linger, Places};
 use crate::gateway::accept::screen::{Screen, Tunnel};
 use crate::gateway::accept::taking::Taking;
 
-/// How a connection of HTTP/2 begins.
+/// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A connection whose requests are [screened](Screen), and whose client has to begin, and to take what it asked for: one
-/// that says nothing for too long, or reads too slowly, is cut off.
+/// A client's connection whose requests are [screened](Screen). The client has to send its first
+/// request and to read its answers in time; a connection that is silent for too long, or reads too
+/// slowly, is closed.
 pub(in crate::gateway) struct Stream<I> {
     io: I,
     screen: Screen,
     tunnel: Tunnel,
     idle: Arc<Idle>,
-    /// Runs until it is seen which protocol is spoken; from there on its parser has limits of its own.
+    /// The time limit until the protocol is known; from then on the parser has limits of its own.
     silent: Option<Pin<Box<Sleep>>>,
-    /// How much of the preface has been read.
+    /// The number of bytes of the preface that have been read.
     matched: usize,
-    /// What is read once the screen has refused something.
+    /// The bytes that the parser reads after the screen has refused a request.
     end: &'static [u8],
-    /// How the client takes what is written.
+    /// The rate at which the client reads.
     taking: Taking,
-    /// Where connections that linger have a place.
+    /// The places for lingering connections.
     places: Places,
     ending: Ending,
 }
 
-/// How far the end of a connection has got.
+/// The progress of the end of a connection.
 enum Ending {
     Open,
-    /// Nothing more is written; what still comes is discarded.
+    /// Writing has ended; further input is discarded.
     Lingering(Linger),
     Over,
 }
 
 impl<I> Stream<I> {
-    /// `silence` is how long the client may take to begin, `patience` the time over which the rate is
-    /// taken at which it must read. A connection of HTTP/2 counts from
-    /// its preface on for how long it is idle.
+    /// `silence` is the time limit for the first request, `patience` the period over which the read
+    /// rate is measured. An HTTP/2 connection counts its idle time from its preface.
     pub(in crate::gateway) fn new(
         io: I,
         silence: Duration,
@@ -72,7 +72,7 @@ impl<I> Stream<I> {
         }
     }
 
-    /// Ends the limit for the beginning when these bytes say which protocol it is.
+    /// Ends the limit for the first request when these bytes identify the protocol.
     fn begin(&mut self, bytes: &[u8]) {
         if self.silent.is_none() {
             return;
@@ -81,7 +81,7 @@ impl<I> Stream<I> {
         let length = bytes.len().min(left.len());
         self.matched += length;
         if self.matched == PREFACE.len() {
-            // In HTTP/1.1, the parser has a limit for that.
+            // For HTTP/1.1, the parser has such a limit.
             self.idle.count();
         }
         if bytes[..length] != left[..length] || self.matched == PREFACE.len() {
@@ -89,16 +89,17 @@ impl<I> Stream<I> {
         }
     }
 
-    /// The answer to a write; a client whose writes have to wait must take enough.
+    /// The result of a write; a client that makes writes wait must read fast enough.
     fn limit_write(
         &mut self,
         context: &mut Context<'_>,
         wrote: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         match wrote {
-            // In a tunnel the other side says when there is something to write, and any progress is enough.
+            // In a tunnel the other side decides when there is something to write, so any progress
+            // is enough.
             Poll::Ready(Ok(_)) if self.tunnel.is_open() => self.taking.rest(),
-            // What is left to write is not known here. When nothing is left, there is a flush.
+            // The number of bytes left to write is unknown here; a flush follows when none is left.
             Poll::Ready(Ok(bytes)) => self.taking.took(bytes as u64),
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
@@ -109,7 +110,7 @@ impl<I> Stream<I> {
         wrote
     }
 
-    /// The answer to a flush, which comes when everything is written.
+    /// The result of a flush, which comes when everything is written.
     fn limit_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -129,8 +130,9 @@ fn too_slow() -> io::Error {
 }
 
 impl<I: AsyncRead + Unpin> Stream<I> {
-    /// A socket that is closed with unread bytes resets the connection, and with it the last answer is lost to a client that is
-    /// still sending. Where bytes are on their way, or there already, they are read first.
+    /// Starts lingering. A socket that is closed with unread bytes resets the connection, and a
+    /// client that is still sending loses the last answer. Bytes that are still arriving are
+    /// therefore read first.
     fn linger(&mut self, context: &mut Context<'_>) -> Option<Linger> {
         if !self.screen.is_http_1() {
             return None;
@@ -152,7 +154,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Stream<I> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.screen.has_refused() {
-            // The parser looks at a head when it is complete.
+            // The parser examines a head only when it is complete.
             let (now, later) = self.end.split_at(self.end.len().min(buffer.remaining()));
             buffer.put_slice(now);
             self.end = later;
@@ -232,14 +234,14 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
     const PIECE: usize = 16 << 10;
 
-    /// A stream whose client gets a piece at a time.
+    /// A stream whose client receives small pieces.
     fn stream() -> (Stream<DuplexStream>, DuplexStream) {
         let (io, client) = duplex(PIECE);
         let (tunnel, places) = (Tunnel::default(), Places::default());
         (Stream::new(io, PATIENCE, PATIENCE, tunnel, places, Idle::new()), client)
     }
 
-    /// Takes a piece after each pause.
+    /// Reads a piece after each pause.
     async fn take(mut client: DuplexStream, pause: Duration) {
         let mut piece = vec![0; PIECE];
         loop {
@@ -250,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Writes this much to a client that takes a piece after each pause, and then flushes.
+    /// Writes this much to a client that reads a piece after each pause, and then flushes.
     async fn written(pieces: usize, pause: Duration) -> io::Result<()> {
         let (mut stream, client) = stream();
         let taking = tokio::spawn(take(client, pause));

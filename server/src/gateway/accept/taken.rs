@@ -1,10 +1,11 @@
-//! Responses over HTTP/2 that their clients take.
+//! Rate limits for HTTP/2 responses whose clients read too slowly.
 //!
-//! A client says by its window how much of a stream it takes, and one that says nothing is waited for without end, with
-//! everything that is held for it. hyper asks a body for more as soon as it has handed over what it got, and hands that over as
-//! soon as there is room in the window for one byte of it. So bodies are cut into small pieces, of which the last one is a single byte:
-//! when it is handed over, all of the body is within the window. Each stream runs on a task of its own, in which it can be
-//! seen how much was taken; one of which too little is taken is reset.
+//! An HTTP/2 client announces by its window how much of a stream it accepts, and a server waits
+//! without limit for a client that announces nothing, while holding the data. hyper asks a body for
+//! more as soon as it has accepted the last piece, and accepts a piece as soon as the window has
+//! room for one byte of it. Bodies are therefore cut into small pieces, of which the last one is a
+//! single byte: when that is accepted, the whole body is within the window. Each stream runs on a
+//! task of its own, which measures the progress; a stream with too little progress is reset.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -22,15 +23,16 @@ use crate::gateway::accept::taking::Taking;
 use crate::gateway::upstream::body::Reply;
 use crate::gateway::upstream::patient::Broken;
 
-/// How much is handed over at a time.
+/// The largest piece.
 const PIECE: usize = 16 << 10;
 
 tokio::task_local! {
-    /// The watch of the stream that runs.
+    /// The watch of the stream that runs on this task.
     static WATCH: Watch;
 }
 
-/// Runs the streams of a connection, each on a task of its own, until its client takes too little.
+/// Runs the streams of a connection, each on a task of its own, and resets a stream whose client
+/// reads too slowly.
 #[derive(Clone)]
 pub(in crate::gateway) struct Streams {
     patience: Duration,
@@ -49,7 +51,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     }
 }
 
-/// Runs a stream. To drop it is to reset it.
+/// Runs a stream. Dropping the stream resets it.
 async fn until_untaken(stream: impl Future<Output = ()>, watch: Watch, patience: Duration) {
     let mut stream = pin!(stream);
     let mut taking = Taking::new(patience);
@@ -70,38 +72,38 @@ async fn until_untaken(stream: impl Future<Output = ()>, watch: Watch, patience:
     .await;
 }
 
-/// How many bytes of a stream its client has taken, twice, and one more while it is offered a piece. It is written and read
-/// on the task of the stream.
+/// Twice the number of bytes that the client has accepted, plus one while a piece is offered. Only
+/// the task of the stream writes and reads it.
 #[derive(Debug, Clone, Default)]
 struct Watch(Arc<AtomicU64>);
 
 impl Watch {
-    /// The client is waited for.
+    /// Marks the client as waited for.
     fn offer(&self) {
         self.0.fetch_or(1, Ordering::Relaxed);
     }
 
-    /// The client has taken so many bytes, and is not waited for.
+    /// Counts accepted bytes, and marks the client as not waited for.
     fn taken(&self, bytes: usize) {
         let taken = self.now().0 + bytes as u64;
         self.0.store(taken * 2, Ordering::Relaxed);
     }
 
-    /// How much was taken, and whether a piece is offered.
+    /// The number of accepted bytes, and whether a piece is offered.
     fn now(&self) -> (u64, bool) {
         let now = self.0.load(Ordering::Relaxed);
         (now / 2, now % 2 == 1)
     }
 }
 
-/// A response on its way to its client, in pieces if that is on a [watched](Streams) stream.
+/// A response body, cut into pieces on a [watched](Streams) stream.
 #[derive(Debug)]
 pub(in crate::gateway) struct Taken {
     body: Reply,
     watch: Option<Watch>,
-    /// What is left of a frame.
+    /// The rest of a frame.
     rest: Bytes,
-    /// How long the piece is that was handed over last.
+    /// The length of the last piece.
     offered: usize,
     _busy: Option<Busy>,
 }
@@ -113,7 +115,8 @@ impl Taken {
 
     /// The next piece of these bytes.
     fn piece(&mut self, mut data: Bytes) -> Bytes {
-        // What is known to go on need not show that it was taken: the next piece does.
+        // A body that is known to continue needs no single last byte: its next piece shows that
+        // this one was accepted.
         let goes_on = self.body.size_hint().lower() > 0;
         let length = match data.len() {
             length if length > PIECE => PIECE,

@@ -11,10 +11,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::Tls;
 
-/// Serves TLS with these files, by HTTP/2 or HTTP/1.1.
+/// Serves TLS with these files, over HTTP/2 or HTTP/1.1.
 ///
 /// # Errors
-/// If a file cannot be read, or they do not fit together.
+/// If a file cannot be read, or certificate and key do not match.
 pub(in crate::gateway) fn server(files: &Tls) -> Result<TlsAcceptor> {
     let key = PrivateKeyDer::from_pem_file(&files.key)
         .with_context(|| format!("could not read a private key from {}", files.key.display()))?;
@@ -32,7 +32,7 @@ pub(in crate::gateway) fn server(files: &Tls) -> Result<TlsAcceptor> {
 /// If the file cannot be read.
 pub(in crate::gateway) fn client(ca: Option<&Path>) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    // A system without certificates is no fault of those who ask for none.
+    // A system without certificates is no error while no upstream needs them.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = ca {
         for certificate in certificates(file)? {

@@ -1,4 +1,4 @@
-//! WebSockets, which are passed on byte by byte once both sides agree.
+//! WebSockets, which are copied byte by byte after the handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::gateway::upstream::body::{Inbound, Returned};
 use crate::gateway::upstream::headers;
 use crate::gateway::upstream::{Unanswered, Upstream};
 
-/// Asks the upstream for a WebSocket. If it agrees, the two connections become one, until either side ends it, or nothing has
-/// come from either for as long as the patience.
+/// Asks the upstream for a WebSocket. If it agrees, bytes are copied between the two connections
+/// until either side closes, or both are idle for as long as the patience.
 pub(in crate::gateway) async fn open(
     upstream: &Upstream,
     mut request: Request<Inbound>,
@@ -50,7 +50,7 @@ pub(in crate::gateway) async fn open(
         let heard = |io| Heard::new(TokioIo::new(io), Arc::clone(&idle));
         let (mut client, mut upstream) = (heard(client), heard(upstream));
         tokio::select! {
-            // Either side may end it in any way; there is nobody to be told.
+            // Either side may close in any way, and no one is left to receive an error.
             _ = copy_bidirectional(&mut client, &mut upstream) => {}
             () = idle.lasts(patience) => tracing::debug!("a WebSocket was idle for too long"),
         }

@@ -1,4 +1,4 @@
-//! The threads that serve.
+//! The threads that serve connections.
 
 use std::thread;
 
@@ -6,20 +6,21 @@ use anyhow::{Context, Result};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The most threads: beyond it the upstream is what is slow.
+/// The largest number of threads; with more, the upstream is the bottleneck.
 const MAX: usize = 32;
 
-/// A thread for each processor, with a runtime of its own. A connection stays on its thread, and so do its requests and the
-/// connections to the upstream that they use: nobody has to wake another thread to pass something on.
+/// One thread for each processor, with a runtime of its own. A connection stays on its thread,
+/// together with its requests and the upstream connections that they use, so that no request wakes
+/// another thread.
 pub(in crate::gateway) struct Workers {
     handles: Vec<Handle>,
-    /// They end with this.
+    /// The guard that stops the threads.
     _stop: DropGuard,
 }
 
 impl Workers {
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system cannot start a thread.
     pub(in crate::gateway) fn start() -> Result<Self> {
         let stop = CancellationToken::new();
         let count = thread::available_parallelism().map_or(1, usize::from).min(MAX);

@@ -1,4 +1,4 @@
-//! Who calls, where the gateway finds that out before the layer is asked.
+//! The identity of the caller, where the gateway finds it before the layer is called.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::gateway::request::jwt::Verifier;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::Returned;
 
-/// How the caller of a route is found out.
+/// The way in which a route identifies its callers.
 #[derive(Clone)]
 pub(in crate::gateway) enum Callers {
-    /// By the layer.
+    /// Identification by the layer.
     OfLayer,
-    /// By the value of a header that something in front of the gateway vouches for.
+    /// Identification by the value of a header that a proxy in front of the gateway sets.
     Header { name: HeaderName, realm: Scope },
-    /// By a verified token.
+    /// Identification by a verified token.
     Token(Arc<Verifier>),
 }
 
 impl Callers {
-    /// The scope of a request's key; `None` if the layer knows it.
+    /// The scope of a request's key; `None` if the layer finds it.
     pub(in crate::gateway) async fn scope(
         &self,
         headers: &HeaderMap,
@@ -42,7 +42,7 @@ impl Callers {
                 })
             }
             Self::Token(verifier) => {
-                // Boxed, as most routes have none.
+                // The future is boxed, because most routes have none.
                 let scope = Box::pin(verifier.scope(headers)).await;
                 scope.map(Some).map_err(|refused| Box::new(refused.response()))
             }
@@ -50,7 +50,7 @@ impl Callers {
     }
 }
 
-/// The scope that was found out, for the layer.
+/// The scope that the gateway found, for the layer.
 pub(in crate::gateway) fn found(parts: &Parts) -> Option<Scope> {
     parts.extensions.get::<Scope>().cloned()
 }
@@ -61,7 +61,8 @@ fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     value.to_str().ok().filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-/// The host that the request is for, as the upstream is told: that of the target wins over the field.
+/// The host of the request as the upstream receives it: the host of the target takes precedence
+/// over the field.
 fn host(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     let host =
         uri.authority().map(|authority| authority.as_str().to_owned()).or_else(|| only(headers, &HOST));

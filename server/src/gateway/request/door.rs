@@ -1,4 +1,4 @@
-//! What is refused or taken off at the door, before any route is looked at.
+//! The checks and the removal of fields before a route is looked up.
 
 use http::header::{CONNECTION, HOST, HeaderName, UPGRADE};
 use http::uri::Authority;
@@ -11,7 +11,8 @@ use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::Returned;
 use crate::gateway::upstream::headers::{belongs_to_the_connection, tokens};
 
-/// Refuses what cannot be passed on as the one thing that it says, and takes off the fields that are not for the service.
+/// Refuses requests that another server could read differently, and removes the fields that are not
+/// for the service.
 pub(in crate::gateway) fn admit<B>(
     request: &mut Request<B>,
     config: &Config,
@@ -35,7 +36,7 @@ pub(in crate::gateway) fn admit<B>(
     Ok(())
 }
 
-/// Refuses what another server could read otherwise.
+/// Refuses requests that another server could read differently.
 fn check<B>(request: &Request<B>) -> Result<(), Box<Response<Returned>>> {
     let malformed = |detail: &str| Err(Box::new(Problem::MALFORMED.last(detail)));
     let method = request.method();
@@ -43,7 +44,8 @@ fn check<B>(request: &Request<B>) -> Result<(), Box<Response<Returned>>> {
         return Err(Box::new(Problem::METHOD.last(method.as_str())));
     }
     if method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
-        // No key counts on it here, and many a service takes it for the method in capitals and carries it out.
+        // Keys do not apply to it here, and many services take it for the method in capitals and
+        // run it.
         let detail = format!(
             "The method {method} has lower-case letters, which are not those of {}: methods are written in capitals",
             method.as_str().to_ascii_uppercase()
@@ -59,7 +61,7 @@ fn check<B>(request: &Request<B>) -> Result<(), Box<Response<Returned>>> {
     Ok(())
 }
 
-/// Whether the request says for which host it is, once.
+/// Returns `true` if the request names its host exactly once.
 fn has_one_host<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let authority = request.uri().authority();
@@ -70,7 +72,7 @@ fn has_one_host<B>(request: &Request<B>) -> bool {
         (Some(host), None) => {
             let host = host.to_str().ok().filter(|host| !host.contains('@'));
             let host = host.and_then(|host| host.parse::<Authority>().ok());
-            // In HTTP/1.1 the target wins over the field; in HTTP/2 they have to agree.
+            // In HTTP/1.1 the target takes precedence over the field; in HTTP/2 they have to agree.
             host.is_some_and(|host| {
                 request.version() < Version::HTTP_2 || authority.is_none_or(|named| *named == host)
             })
@@ -80,7 +82,8 @@ fn has_one_host<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// The fields that Connection names, in lower case, but for those that belong to a connection anyway.
+/// The fields that Connection names, in lower case, except those that always belong to a
+/// connection.
 fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
     let named = headers.get_all(CONNECTION).iter().flat_map(tokens);
     named
@@ -89,17 +92,19 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
         .collect()
 }
 
-/// Whether the gateway relies on a field of this name.
+/// Returns `true` if the gateway relies on a field of this name.
 fn is_counted_on(name: &str, config: &Config) -> bool {
     guarded::is_guarded(name, &config.scope_headers)
 }
 
-/// Whether a field of this name suggests a credential: without it, a request on loopback would look like one of a local caller.
+/// Returns `true` if the field's name suggests a credential: without the field, a request on
+/// loopback would look like one of a local caller.
 fn may_be_credential(name: &str) -> bool {
     name.parse().is_ok_and(|name: HeaderName| Credential::is_likely_in(&name))
 }
 
-/// What only the gateway says, and what a service could take for another field: for many of them an underscore is a hyphen.
+/// The fields that only the gateway may set, and those that a service could mistake for another
+/// field: many services treat an underscore as a hyphen.
 fn not_for_the_service(headers: &HeaderMap, config: &Config) -> Vec<HeaderName> {
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str();
@@ -110,7 +115,7 @@ fn not_for_the_service(headers: &HeaderMap, config: &Config) -> Vec<HeaderName> 
     headers.keys().filter(is_dropped).cloned().collect()
 }
 
-/// Whether the request asks for another protocol: one that we know how to pass on, or any.
+/// The protocol that the request asks to upgrade to, if any.
 pub(in crate::gateway) fn upgrade(headers: &HeaderMap) -> Option<Upgrade> {
     let asked = headers.get(UPGRADE)?;
     let named =
@@ -123,7 +128,7 @@ pub(in crate::gateway) fn upgrade(headers: &HeaderMap) -> Option<Upgrade> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gateway) enum Upgrade {
     WebSocket,
-    /// Not offered: the request is answered as if it had not asked.
+    /// A protocol that is not offered: the request is answered without an upgrade.
     Other,
 }
 
@@ -131,7 +136,7 @@ pub(in crate::gateway) enum Upgrade {
 mod tests {
     use super::*;
 
-    /// The fields that are left of a request that passes.
+    /// The fields that remain of an accepted request.
     fn left(method: &str, uri: &str, fields: &[(&'static str, &str)], settings: &str) -> Option<Vec<String>> {
         let settings = format!("upstream = 'http://a'\n{settings}");
         let config = Config::new(toml::from_str(&settings).unwrap()).unwrap();

@@ -1,16 +1,16 @@
-//! The number of requests that are passed through at a time, outside of the limit of attempts.
+//! The limit of requests that are passed through outside of the limit of attempts.
 //!
-//! These are the requests without a key, the WebSockets, and the answers to requests with a key that are streamed after their
-//! attempt has ended. They end with their clients, but one connection of HTTP/2 can carry many of them. Running attempts have a
-//! limit of their own.
+//! These are the requests without a key, the WebSockets, and the answers to requests with a key
+//! that are still streamed after their attempt has ended. They end with their clients, but one
+//! HTTP/2 connection can carry many of them. Running attempts have a limit of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many answers to requests with a key may be streamed while all places are taken.
+/// The number of answers to requests with a key that may be streamed while all places are taken.
 pub(in crate::gateway) const RESERVE: usize = 64;
 
-/// The places for what is passed through.
+/// The places for requests that are passed through.
 #[derive(Clone)]
 pub(in crate::gateway) struct Passing(Arc<Places>);
 
@@ -36,13 +36,15 @@ impl Passing {
         Some(Place(Arc::clone(&self.0)))
     }
 
-    /// A place for the answer to an attempt, which cannot be refused any more. It counts against the limit of the others.
+    /// A place for the answer to an attempt, which can no longer be refused. It counts towards the
+    /// limit.
     pub(in crate::gateway) fn enter_anyway(&self) -> Place {
         self.0.taken.fetch_add(1, Ordering::Relaxed);
         Place(Arc::clone(&self.0))
     }
 
-    /// Whether the reserve is used up, too, so that no further attempt should begin: its answer could be one more stream.
+    /// Returns `true` if the reserve is used up, too, so that no further attempt should begin: its
+    /// answer could be one more stream.
     pub(in crate::gateway) fn is_exhausted(&self) -> bool {
         self.0.taken.load(Ordering::Relaxed) >= self.0.limit + RESERVE
     }

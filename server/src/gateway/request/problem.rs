@@ -1,4 +1,4 @@
-//! What the gateway itself refuses, as problem details (RFC 9457).
+//! The gateway's own refusals, as problem details (RFC 9457).
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -11,14 +11,14 @@ use crate::gateway::upstream::body::Returned;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::gateway) struct Own;
 
-/// Why a request got no answer of the upstream.
+/// The reason why a request got no answer of the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gateway) struct Problem {
     pub(in crate::gateway) status: StatusCode,
-    /// A word for programs. It does not change.
+    /// A code for programs, which does not change.
     pub(in crate::gateway) code: &'static str,
     pub(in crate::gateway) title: &'static str,
-    /// What the client should do about it.
+    /// The advice to the client.
     pub(in crate::gateway) advice: &'static str,
 }
 
@@ -133,7 +133,7 @@ impl Problem {
         "This request did nothing; send it again with the same key later.",
     );
 
-    /// Those that a client may meet with a key, besides those of the layer.
+    /// The problems that a request with a key may get, in addition to those of the layer.
     pub(in crate::gateway) const PUBLISHED: [Self; 8] = [
         Self::MALFORMED,
         Self::UNCOVERED,
@@ -144,16 +144,16 @@ impl Problem {
         Self::MISFRAMED,
         Self::TIMED_OUT,
     ];
-    /// Those that it may meet besides where the gateway verifies tokens.
+    /// The additional problems where the gateway verifies tokens.
     pub(in crate::gateway) const OF_TOKENS: [Self; 3] =
         [Self::TOKEN_MISSING, Self::TOKEN_INVALID, Self::KEYS_UNAVAILABLE];
 
-    /// What does not depend on the request.
+    /// The part that does not depend on the request.
     pub(in crate::gateway) fn published(self) -> Value {
         json!({ "status": self.status.as_u16(), "code": self.code, "title": self.title })
     }
 
-    /// The response, with what is wrong with this request in particular.
+    /// The response, with a detail about this request.
     pub(in crate::gateway) fn response(self, detail: Option<&str>) -> Response<Returned> {
         let detail = match detail {
             Some(detail) => format!("{detail}. {}", self.advice),
@@ -175,14 +175,15 @@ impl Problem {
         response
     }
 
-    /// The same, for a client that should come back soon.
+    /// The same response with `Retry-After`, for a client that should try again soon.
     pub(in crate::gateway) fn for_now(self) -> Response<Returned> {
         let mut response = self.response(None);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         response
     }
 
-    /// The same, as the last one of its connection: what follows may not be what it seems.
+    /// The same response as the last one of its connection, because the following bytes may be
+    /// misread.
     pub(in crate::gateway) fn last(self, detail: &str) -> Response<Returned> {
         let mut response = self.response(Some(detail));
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -16,11 +16,11 @@ use crate::gateway::request::table::{self, Table, Target};
 use crate::gateway::upstream::From;
 use crate::gateway::upstream::body::{Inbound, Moved, Reply, Returned};
 
-/// Where clients find out what the gateway does.
+/// The path at which the gateway describes itself to clients.
 const PUBLISHED: &str = "/.well-known/idempotency";
 
-/// Answers a request. A refusal whose request has not arrived to its end is the last answer of its connection: hyper does not
-/// read the rest, and the client should know.
+/// Answers a request. A refusal before the whole request has arrived is the last answer of its
+/// connection, and says so: hyper does not read the rest.
 pub(in crate::gateway) async fn serve(
     config: &Config,
     table: &Table,
@@ -58,7 +58,7 @@ async fn answer(
     if let (Uncovered::Refuse, Some(why)) = (config.uncovered, table::uncovered(target, &request)) {
         return Problem::UNCOVERED.response(Some(why)).map(Reply::Other);
     }
-    // The layer reads a request with a key in limited time, and says so if it is over.
+    // The layer reads a request with a key within a time limit, and reports a timeout itself.
     let mut request = if table::reads(target, &request) {
         request.map(Inbound::read)
     } else {
@@ -100,7 +100,7 @@ async fn answer(
         Target::Covered(covered) => {
             let answered = covered.service.clone().call(request).await;
             answered.map(|response| {
-                // The limit of attempts has counted the request until now.
+                // Until here the limit of attempts has counted the request.
                 let place = (is_keyed && is_streamed(response.body())).then(|| passing.enter_anyway());
                 response.map(|body| Reply::Layer { body, _place: place })
             })
@@ -113,7 +113,7 @@ async fn answer(
     response
 }
 
-/// Whether a body still comes from the upstream.
+/// Returns `true` if the body is still coming from the upstream.
 fn is_streamed(body: &ReadAhead<Returned>) -> bool {
     !body.is_end_stream() && body.try_clone().is_none()
 }

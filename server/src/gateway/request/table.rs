@@ -1,4 +1,4 @@
-//! Which request goes where, under which terms.
+//! The routing table: the destination and the terms of each request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +18,24 @@ use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::drip::LEAST_RATE;
 use crate::gateway::upstream::{Client, Upstream};
 
-/// The routes, and what becomes of everything else.
+/// The routes, and the default for all other requests.
 pub(in crate::gateway) struct Table {
     routes: Vec<(Pattern, Spellings, Target)>,
     rest: Option<Target>,
-    /// What clients may know, as JSON.
+    /// The published description for clients, as JSON.
     published: Bytes,
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone)]
 pub(in crate::gateway) enum Target {
-    /// Keys count.
+    /// A target on which keys apply.
     Covered(Box<Covered>),
-    /// Everything is passed on as it is.
+    /// A target that gets every request unchanged.
     Open(Upstream),
 }
 
-/// A service whose keys count on these methods.
+/// A service on which keys apply to these methods.
 #[derive(Clone)]
 pub(in crate::gateway) struct Covered {
     pub(in crate::gateway) service: Idempotency<Upstream>,
@@ -91,13 +91,13 @@ impl Table {
         Ok(Self { routes, rest, published: Bytes::from(published.to_string()) })
     }
 
-    /// Where a request for this path goes: the first route that covers it wins.
+    /// The target of this path: the first route that covers it.
     pub(in crate::gateway) fn target(&self, path: &str) -> Option<&Target> {
         let covering = self.routes.iter().find(|(pattern, spellings, _)| pattern.covers(path, *spellings));
         covering.map(|(_, _, target)| target).or(self.rest.as_ref())
     }
 
-    /// What clients may know.
+    /// The published description for clients.
     pub(in crate::gateway) fn published(&self) -> Bytes {
         self.published.clone()
     }
@@ -112,13 +112,13 @@ impl Target {
     }
 }
 
-/// Whether a request is read to its end before it is passed on.
+/// Returns `true` if a request is read to its end before it is passed on.
 pub(in crate::gateway) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
     let Target::Covered(covered) = target else { return false };
     covered.methods.contains(request.method()) && request.headers().contains_key("idempotency-key")
 }
 
-/// Why the key of a request would not count, although its client believes that it does.
+/// The reason why the key of a request would not apply, although its client relies on it.
 pub(in crate::gateway) fn uncovered<B>(target: &Target, request: &Request<B>) -> Option<&'static str> {
     let counts_anywhere =
         matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
@@ -148,7 +148,8 @@ fn layer_of(
         .with_max_request_bytes(route.max_body)
         .with_request_timeout(config.body_timeout)
         .with_least_rate(LEAST_RATE)
-        // Longer than the upstream may be silent, so that one that is ends as broken.
+        // The limit exceeds the upstream's silence limit, so that a silent upstream counts as
+        // broken.
         .with_whole_responses(route.upstream_timeout + Duration::from_secs(1));
     let layer = route
         .record_headers
@@ -162,7 +163,8 @@ fn layer_of(
     Ok(match (route.scope.credentials(), &route.scope) {
         (Some(named), scope) => {
             let anonymous = match (scope, config.anonymous(route)) {
-                // It is set by something in front of the gateway: where it lacks, that was passed by.
+                // A proxy in front of the gateway sets the header, so a request without it has
+                // bypassed the proxy.
                 (Scoping::Header { .. }, _) => Anonymous::Refuse,
                 (_, anonymous) => anonymous,
             };
@@ -176,7 +178,7 @@ fn layer_of(
     })
 }
 
-/// Who finds out the callers of a route.
+/// The identification of a route's callers.
 fn callers_of(
     config: &Config,
     route: &RouteConfig,

@@ -1,4 +1,4 @@
-//! The bodies that pass through.
+//! The bodies on their way between client and upstream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use crate::gateway::upstream::drip::Drip;
 use crate::gateway::upstream::line::Exchange;
 use crate::gateway::upstream::patient::{Broken, Patient};
 
-/// What a client sends. Its trailers end here: what they add to the head was not there when the key was claimed.
+/// The body of a client's request. Its trailers are dropped: fields that they add to the head were
+/// not there when the key was claimed.
 #[derive(Debug)]
 pub(in crate::gateway) struct Inbound {
-    /// None for a body without any bytes.
+    /// `None` for an empty body.
     body: Option<Patient>,
     passing: Option<Passing>,
 }
 
-/// What is watched of a body that is passed on while it comes.
+/// The limits of a body that is passed on while it arrives.
 #[derive(Debug)]
 struct Passing {
     moved: Moved,
@@ -33,33 +34,34 @@ struct Passing {
 }
 
 impl Inbound {
-    /// A body that somebody reads before it is passed on, who has a limit of his own.
+    /// A body that is read in full before it is passed on, by a reader with limits of its own.
     pub(in crate::gateway) fn read(body: Incoming) -> Self {
         Self { body: Some(Patient::new(body, None)), passing: None }
     }
 
-    /// The body of a request that has none.
+    /// The body of a request without one.
     fn empty() -> Self {
         Self { body: None, passing: None }
     }
 
-    /// A body that is passed on while it comes, as long as [enough](Drip) of it comes in each period.
+    /// A body that is passed on while it arrives, as long as [enough](Drip) of it arrives in each
+    /// period.
     pub(in crate::gateway) fn passed(body: Incoming, period: Duration, moved: Moved) -> Self {
         let passing = Passing { moved, drip: Drip::new(period) };
         Self { body: Some(Patient::new(body, None)), passing: Some(passing) }
     }
 }
 
-/// When something has come of a body the last time.
+/// The time of the last progress of a body.
 #[derive(Debug, Clone)]
 pub(in crate::gateway) struct Moved {
     began: Instant,
-    /// In milliseconds from the beginning.
+    /// The time in milliseconds from the beginning.
     last: Arc<AtomicU64>,
 }
 
 impl Moved {
-    /// Nothing has come yet.
+    /// A body without progress so far.
     pub(in crate::gateway) fn new() -> Self {
         Self { began: Instant::now(), last: Arc::default() }
     }
@@ -69,7 +71,7 @@ impl Moved {
         self.last.store(passed, Ordering::Relaxed);
     }
 
-    /// When that was; at the beginning if nothing has come.
+    /// The time of the last progress; the beginning if there was none.
     pub(in crate::gateway) fn last(&self) -> Instant {
         self.began + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
@@ -106,7 +108,7 @@ impl Body for Inbound {
     }
 }
 
-/// What goes to the upstream: as the client sent it, or as the layer has read it.
+/// The body for the upstream: as the client sends it, or as the layer has read it.
 #[derive(Debug)]
 pub(in crate::gateway) enum Outbound {
     Passed(Inbound),
@@ -114,7 +116,7 @@ pub(in crate::gateway) enum Outbound {
 }
 
 impl Outbound {
-    /// Another body with the same bytes, if the layer has read all of it, or nothing of it is left to come.
+    /// Another body with the same bytes, if the layer has read all of it or no bytes remain.
     pub(in crate::gateway) fn try_clone(&self) -> Option<Self> {
         if self.is_end_stream() {
             return Some(Self::Passed(Inbound::empty()));
@@ -138,16 +140,16 @@ impl From<ReadAhead<Inbound>> for Outbound {
     }
 }
 
-/// What comes back: from the upstream, or from the gateway in its place.
+/// The body of a response: from the upstream, or from the gateway itself.
 #[derive(Debug)]
 pub(in crate::gateway) enum Returned {
-    /// With the exchange that ends when it does.
+    /// A body of the upstream, with the exchange that ends with it.
     Passed(Patient, Option<Exchange>),
     Own(Option<Bytes>),
 }
 
 impl Returned {
-    /// What the upstream answers, as long as it goes on.
+    /// The body of the upstream's answer, with a limit on its pauses.
     pub(in crate::gateway) fn passed(body: Incoming, patience: Duration, exchange: Option<Exchange>) -> Self {
         if let Some(exchange) = exchange.as_ref().filter(|_| body.is_end_stream()) {
             exchange.end();
@@ -155,7 +157,7 @@ impl Returned {
         Self::Passed(Patient::new(body, Some(patience)), exchange)
     }
 
-    /// Takes up this place until it has been passed on.
+    /// Holds this place until the body has been passed on.
     pub(in crate::gateway) fn holding(self, place: Place) -> Self {
         match self {
             Self::Passed(body, exchange) => Self::Passed(body.holding(place), exchange),
@@ -164,10 +166,10 @@ impl Returned {
     }
 }
 
-/// What a client gets.
+/// The body for the client.
 #[derive(Debug)]
 pub(in crate::gateway) enum Reply {
-    /// With the place of an answer that is streamed although its attempt has ended.
+    /// An answer of the layer, with its place if it is streamed after its attempt has ended.
     Layer {
         body: ReadAhead<Returned>,
         _place: Option<Place>,
@@ -211,7 +213,7 @@ impl Body for Returned {
     }
 }
 
-/// Either of two bodies is one.
+/// Implements a body for an enum of two bodies.
 macro_rules! either {
     ($either:ident as $body:ident { $one:pat, $other:pat }) => {
         impl Body for $either {

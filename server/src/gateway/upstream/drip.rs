@@ -1,4 +1,4 @@
-//! The rate at which a body must arrive that is passed on while it comes.
+//! The minimum rate of a body that is passed on while it arrives.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The least that a client must send of a body, in bytes per second.
+/// The minimum rate at which a client must send a body, in bytes per second.
 pub(in crate::gateway) const LEAST_RATE: u32 = 256;
 
-/// How a body comes along. Only the time counts for which its client is waited for: the upstream may be slow.
+/// The progress of a body. Only the time in which the gateway waits for the client counts, because
+/// the upstream may be slow.
 #[derive(Debug)]
 pub(in crate::gateway) struct Drip {
     period: Duration,
-    /// How much must come in a period.
+    /// The minimum number of bytes per period.
     least: u64,
     came: u64,
     waited: Duration,
@@ -21,25 +22,25 @@ pub(in crate::gateway) struct Drip {
 }
 
 impl Drip {
-    /// The rate is taken over each period, in which at least a byte must come.
+    /// Measures the rate over each period; the minimum is at least one byte.
     pub(in crate::gateway) fn new(period: Duration) -> Self {
         let least = u128::from(LEAST_RATE) * period.as_millis() / 1_000;
         let least = u64::try_from(least).unwrap_or(u64::MAX).max(1);
         Self { period, least, came: 0, waited: Duration::ZERO, waiting: None }
     }
 
-    /// Some bytes have come.
+    /// Counts bytes that have arrived.
     pub(in crate::gateway) fn came(&mut self, bytes: usize) {
         self.came = self.came.saturating_add(bytes as u64);
         let Some((since, _)) = self.waiting.take() else { return };
         self.waited += since.elapsed();
         if self.waited >= self.period {
-            // It would have been slow, had anybody looked: it is the upstream that took its time.
+            // The period has ended without a poll: the upstream took the time, not the client.
             (self.came, self.waited) = (bytes as u64, Duration::ZERO);
         }
     }
 
-    /// Ready when too little has come.
+    /// Ready when too little has arrived.
     pub(in crate::gateway) fn poll_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let left = self.period.saturating_sub(self.waited);

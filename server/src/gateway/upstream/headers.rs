@@ -1,4 +1,4 @@
-//! Which headers go on, and which are between two neighbours only.
+//! The headers that are passed on, and those that belong to one connection only.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const VERDICT: HeaderName = HeaderName::from_static("idempotency-verdict");
 
-/// What the upstream is told about its attempt.
+/// The headers that describe the attempt to the upstream.
 const KEY: HeaderName = HeaderName::from_static("semel-key");
 const TOKEN: HeaderName = HeaderName::from_static("semel-token");
 const FENCE: HeaderName = HeaderName::from_static("semel-fence");
@@ -27,10 +27,10 @@ const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 const REALM: HeaderName = HeaderName::from_static("semel-realm");
 const PRINCIPAL: HeaderName = HeaderName::from_static("semel-principal");
 
-/// What a header cannot hold, and what says that something is encoded.
+/// The characters that are encoded: those not allowed in a header, and the percent sign.
 const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
 
-/// What a connection has for itself.
+/// The headers that belong to a connection.
 const OF_THE_CONNECTION: [HeaderName; 9] = [
     CONNECTION,
     KEEP_ALIVE,
@@ -43,18 +43,18 @@ const OF_THE_CONNECTION: [HeaderName; 9] = [
     HTTP2_SETTINGS,
 ];
 
-/// The words of a list.
+/// The tokens of a list.
 pub(in crate::gateway) fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
     value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|token| !token.is_empty())
 }
 
-/// Whether Connection may name this.
+/// Returns `true` if Connection may name this field.
 pub(in crate::gateway) fn belongs_to_the_connection(name: &str) -> bool {
     name.eq_ignore_ascii_case("close")
         || OF_THE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own.as_str()))
 }
 
-/// Takes off what is between two neighbours, and what Connection names.
+/// Removes the fields that belong to a connection, and those that Connection names.
 fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> =
         headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok()).collect();
@@ -63,7 +63,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// HTTP/2 may send the cookies one by one; in HTTP/1.1 there is one field of them.
+/// Joins cookies in one field: HTTP/2 may send them one by one, HTTP/1.1 has one field.
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
@@ -73,7 +73,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     headers.insert(COOKIE, joined.expect("valid values make a valid one"));
 }
 
-/// Makes the headers of a client those of a request of our own.
+/// Turns the headers of a client into those of the request to the upstream.
 pub(in crate::gateway) fn for_upstream(
     headers: &mut HeaderMap,
     uri: &Uri,
@@ -86,8 +86,9 @@ pub(in crate::gateway) fn for_upstream(
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    // The length is what the body turns out to have; and we have asked for the body already. Trailers of a request end
-    // here: what they add to the head was not there when the key was claimed.
+    // The length is that of the new body, and the body has been requested already. Trailers of a
+    // request are dropped: fields that they add to the head were not there when the key was
+    // claimed.
     for name in [CONTENT_LENGTH, EXPECT, TRAILER] {
         headers.remove(name);
     }
@@ -96,7 +97,7 @@ pub(in crate::gateway) fn for_upstream(
         headers.insert(HOST, host);
     }
     if let Some(from) = from {
-        // In one line, as many services look at the first one only.
+        // All addresses are joined in one line, because many services read the first line only.
         let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
         let all: Vec<_> = before.map(str::to_owned).chain([from.to_string()]).collect();
         headers.insert(FORWARDED_FOR, text(&all.join(", ")));
@@ -105,9 +106,9 @@ pub(in crate::gateway) fn for_upstream(
     headers.entry(FORWARDED_PROTO).or_insert(proto);
 }
 
-/// Tells the upstream which attempt it is, so that it can complete the key itself, or refuse a stale one. A scope that is not
-/// plain text is percent-encoded. The key needs no encoding; it is the one of the record, without the quotation marks that
-/// the header of the client may have around it.
+/// Adds the headers of the attempt, with which the upstream can complete the key itself or refuse a
+/// stale attempt. A scope that is not plain text is percent-encoded. The key needs no encoding; it
+/// is the key of the record, without the quotation marks that the client's header may have.
 pub(in crate::gateway) fn tell(headers: &mut HeaderMap, lease: &Lease) {
     let scope = lease.key().scope();
     let key = HeaderValue::from_str(lease.key().value()).expect("printable ASCII is a valid value");
@@ -124,14 +125,15 @@ fn text(text: &str) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(encoded)).expect("printable ASCII is a valid value")
 }
 
-/// Whether an answer says that it is the last one of its connection.
+/// Returns `true` if an answer is the last one of its connection.
 pub(in crate::gateway) fn is_last<B>(response: &Response<B>) -> bool {
     let mut named = response.headers().get_all(CONNECTION).iter().flat_map(tokens);
     response.version() < Version::HTTP_11 || named.any(|name| name.eq_ignore_ascii_case("close"))
 }
 
-/// Whether the upstream frames its answer by anything but one length or chunks. hyper would undo the chunks of `gzip, chunked`, and
-/// leave the rest as the body; and of a length beside chunks it would not speak.
+/// Returns `true` if the upstream frames its answer by anything but one length or chunks. hyper
+/// would remove the chunks of `gzip, chunked` and leave the rest as the body, and it would hide a
+/// length beside chunks.
 pub(in crate::gateway) fn is_misframed(headers: &HeaderMap) -> bool {
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
     match (encodings.next(), encodings.next()) {
@@ -143,7 +145,7 @@ pub(in crate::gateway) fn is_misframed(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Makes the headers of the upstream those of our answer, and says what it wants done with the key.
+/// Turns the headers of the upstream into those of the answer, and returns its verdict on the key.
 pub(in crate::gateway) fn for_client(headers: &mut HeaderMap) -> Option<Verdict> {
     let said: Vec<Vec<u8>> =
         headers.get_all(VERDICT).iter().map(|word| word.as_bytes().to_ascii_lowercase()).collect();

@@ -1,16 +1,18 @@
-//! Connections to the upstream, and what arrives on them that no request has asked for.
+//! Connections to the upstream, and the detection of answers to no request.
 //!
 //! ```text
 //! begin ── request ── answer ── end ── … ── begin ── request
 //!                                   │         │
-//!              an answer here is nobody's     unread bytes here: the request is not sent
+//!                unexpected answer here    unread bytes here: the request is not sent
 //! ```
 //!
-//! A connection that is kept carries one exchange after the other. An upstream that answers a request twice, because a client
-//! has made it see two requests in one, would answer the next request with the second answer, which would be recorded under the key of
-//! that request. hyper closes an idle connection on which something arrives, but only once it was told of it. So the socket
-//! itself is looked at before a request is written. What arrives after that moment and before the true answer cannot be told from it by
-//! anybody: an upstream that was caught once is not trusted with a kept connection for some time.
+//! A kept connection carries one exchange after the other. An upstream that answers a request
+//! twice, because a client made it see two requests in one, would answer the next request with the
+//! second answer, which would be recorded under the key of that next request. hyper closes an idle
+//! connection on which bytes arrive, but only once the runtime has reported them. The socket itself
+//! is therefore checked before a request is written. Bytes that arrive after that moment and before
+//! the true answer cannot be told from it: an upstream that was caught once gets no kept
+//! connections for some time.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -33,24 +35,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// For how long an upstream gets a connection for each request after it has sent what no request had asked for.
+/// The time for which an upstream gets a new connection for each request after it has sent an
+/// unrequested answer.
 const DOUBT: Duration = Duration::from_secs(600);
-/// How many upstreams can be doubted at a time: more than there are routes.
+/// The largest number of doubted upstreams, more than there are routes.
 const DOUBTED: usize = 1_024;
 
-/// The upstreams that are not trusted with connections that are kept.
+/// The upstreams that are not trusted with kept connections.
 #[derive(Debug, Clone, Default)]
 pub(in crate::gateway) struct Doubts(Arc<Doubted>);
 
 #[derive(Debug, Default)]
 struct Doubted {
-    /// Whether there is any: mostly there is none, and no lock is taken.
+    /// Set if there is any, so that usually no lock is taken.
     any: AtomicBool,
     until: Mutex<HashMap<Authority, Instant>>,
 }
 
 impl Doubts {
-    /// Whether this upstream should get a connection for each request.
+    /// Returns `true` if this upstream should get a new connection for each request.
     pub(in crate::gateway) fn has(&self, upstream: &Authority) -> bool {
         if !self.0.any.load(Ordering::Relaxed) {
             return false;
@@ -76,7 +79,7 @@ impl Doubts {
     }
 }
 
-/// Makes connections that are watched.
+/// A connector whose connections are watched.
 #[derive(Debug, Clone)]
 pub(in crate::gateway) struct Lines {
     tcp: HttpConnector,
@@ -113,7 +116,7 @@ impl Service<Uri> for Lines {
     }
 }
 
-/// The exchanges of a connection: how many have begun, and which one ended last.
+/// The exchanges of a connection: the number that have begun, and the last one that ended.
 #[derive(Debug, Clone)]
 pub(in crate::gateway) struct Exchanges(Arc<Counts>);
 
@@ -121,13 +124,14 @@ pub(in crate::gateway) struct Exchanges(Arc<Counts>);
 struct Counts {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Whether nothing has been written since the last one has begun, and it is not the first.
+    /// Set until the first write of an exchange, except for the first exchange.
     starting: AtomicBool,
-    /// Whether the upstream has closed the connection, or has said that it will.
+    /// Set when the upstream has closed the connection or announced that it will.
     closing: AtomicBool,
-    /// Whether the connection is gone.
+    /// Set when the connection is closed.
     gone: AtomicBool,
-    /// Who is doubted if something arrives that no request has asked for. Below TLS there are bytes that belong to no answer.
+    /// The upstream that is doubted if unrequested bytes arrive. Below TLS, some bytes belong to no
+    /// answer.
     doubted: Option<(Doubts, Authority)>,
 }
 
@@ -143,7 +147,8 @@ impl Exchanges {
         }))
     }
 
-    /// A request is about to be written. Its connection is served by a task of this thread, which has not run since.
+    /// Begins an exchange before its request is written. The task that serves the connection runs
+    /// on this thread and has not run since.
     pub(in crate::gateway) fn begin(&self) -> Exchange {
         let number = self.0.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.0.starting.store(number > 1, Ordering::Relaxed);
@@ -170,13 +175,13 @@ pub(in crate::gateway) struct Exchange {
 }
 
 impl Exchange {
-    /// The answer says that it is the last one of its connection.
+    /// Notes that the answer is the last one of its connection.
     pub(in crate::gateway) fn is_last(&self) {
         self.of.0.closing.store(true, Ordering::Relaxed);
     }
 
-    /// The answer has come to its end. If hyper has closed the connection by then, although the upstream had not, more had arrived with
-    /// the answer than belongs to it.
+    /// Ends the exchange when the answer is complete. If hyper has closed the connection by then
+    /// although the upstream had not, more bytes had arrived than belong to the answer.
     pub(in crate::gateway) fn end(&self) {
         let counts = &self.of.0;
         let ended = counts.ended.swap(self.number, Ordering::Relaxed);
@@ -203,8 +208,8 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// Refuses to write a request if there is something to be read: an answer that no request has asked for, or the end of the
-    /// connection. The runtime may not have heard of it, so the system is asked.
+    /// Refuses to write a request if there is input: an unrequested answer, or the end of the
+    /// connection. The runtime may not have noticed it yet, so the system is asked.
     fn check(&self) -> io::Result<()> {
         if !self.exchanges.0.starting.swap(false, Ordering::Relaxed) {
             return Ok(());
@@ -239,7 +244,7 @@ impl AsyncRead for Line {
         if read.is_err() || buffer.filled().len() == before {
             self.exchanges.0.closing.store(true, Ordering::Relaxed);
         } else if self.exchanges.is_idle() {
-            // hyper closes the connection, and these bytes go nowhere.
+            // hyper closes the connection and discards these bytes.
             self.exchanges.raise_doubt();
         }
         Poll::Ready(read)
@@ -278,12 +283,12 @@ impl AsyncWrite for Line {
     }
 }
 
-/// A connection was not fit for another request, of which nothing was sent.
+/// The error for a connection that was unfit for another request, of which nothing was sent.
 #[derive(Debug)]
 pub(in crate::gateway) struct Unsent;
 
 impl Unsent {
-    /// Whether this is why something else failed.
+    /// Returns `true` if this error is the cause of another.
     pub(in crate::gateway) fn caused(error: &(dyn Error + 'static)) -> bool {
         let mut cause = Some(error);
         while let Some(error) = cause {

@@ -40,26 +40,26 @@ use crate::gateway::upstream::body::{Moved, Outbound, Returned};
 use crate::gateway::upstream::line::{Doubts, Exchanges, Lines, Unsent};
 use crate::gateway::upstream::patient::Broken;
 
-/// How long an idle connection is kept. Servers close theirs after five seconds or more; a request that meets a
-/// connection in that moment is lost, and with it what is known of its key.
+/// The time for which an idle connection is kept. Servers close theirs after five seconds or more;
+/// a request that is sent at that moment is lost, and the fate of its key is unknown.
 const IDLE: Duration = Duration::from_secs(4);
-/// How long to wait for a connection. Within it nothing has been sent.
+/// The time limit of connecting, during which nothing has been sent.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How many headers an answer may have. One with more is an answer lost, and its key held.
+/// The largest number of headers in an answer. An answer with more is lost, and its key is held.
 const MAX_HEADERS: usize = 512;
 
-/// The largest buffer for what comes from the upstream on a connection, and the largest head of an answer.
+/// The largest read buffer of an upstream connection, and the largest head of an answer.
 const BUFFER: usize = 64 << 10;
 
 type Pool = legacy::Client<HttpsConnector<Lines>, Outbound>;
 
-/// What sends requests to all upstreams, each of them once.
+/// The client for all upstreams, which sends each request once.
 #[derive(Clone)]
 pub(in crate::gateway) struct Client {
-    /// Keeps connections.
+    /// The pool that keeps connections.
     keeping: Pool,
-    /// Makes a connection for each request.
+    /// The pool that opens a connection for each request.
     fresh: Pool,
     doubts: Doubts,
 }
@@ -73,7 +73,8 @@ pub(in crate::gateway) fn client(trust: ClientConfig, doubts: Doubts) -> Client 
     let tls = HttpsConnectorBuilder::new()
         .with_tls_config(trust)
         .https_or_http()
-        // Only this: over HTTP/2 many keys would share one connection, and be held together when it is lost.
+        // HTTP/1 only: over HTTP/2 many keys would share one connection, and would all be held when
+        // it is lost.
         .enable_http1()
         .wrap_connector(Lines::new(tcp, doubts.clone()));
     let mut pool = legacy::Client::builder(TokioExecutor::new());
@@ -116,12 +117,12 @@ impl Upstream {
         Self(Arc::new(Shared { client, origin, patience, passing, seconds }))
     }
 
-    /// The places for what is passed through, shared by all upstreams.
+    /// The places for requests that are passed through, shared by all upstreams.
     pub(in crate::gateway) fn passing(&self) -> &Passing {
         &self.0.passing
     }
 
-    /// A request of our own that asks for the same.
+    /// The request to the upstream for a client's request.
     pub(in crate::gateway) fn request(
         &self,
         mut parts: request::Parts,
@@ -168,7 +169,8 @@ impl Upstream {
         }
     }
 
-    /// The same; and where a connection that was kept is not fit for it, over a new one. Nothing has been sent then.
+    /// Sends a request; if a kept connection is unfit, a new one is used, as nothing has been sent
+    /// then.
     async fn send_again(
         &self,
         parts: request::Parts,
@@ -198,7 +200,7 @@ impl Upstream {
         let mut exchange = None;
         let mut answer = std::pin::pin!(poll_fn(|context| {
             let polled = asking.as_mut().poll(context);
-            // The connection has been given the request just now, and its task has not run yet.
+            // The connection has just been given the request, and its task has not run yet.
             if exchange.is_none()
                 && let Some(connected) = &*captured.connection_metadata()
             {
@@ -211,7 +213,7 @@ impl Upstream {
         let mut until = began + *patience;
         let answer = loop {
             match timeout_at(until, &mut answer).await {
-                // The time counts from when the last was sent of what is asked.
+                // The time counts from the last byte that was sent of the request.
                 Err(_) if moved.as_ref().is_some_and(|moved| moved.last() + *patience > until) => {
                     until = moved.as_ref().map_or(until, |moved| moved.last() + *patience);
                 }
@@ -219,12 +221,12 @@ impl Upstream {
             }
         };
         seconds.record(began.elapsed());
-        // Known from the moment it is given the request, and not before.
+        // Known from the moment the connection has the request, and not before.
         let connected = captured.connection_metadata().is_some();
         match answer {
             Ok(Ok(response)) if headers::is_misframed(response.headers()) => Err(Unanswered::Misframed),
             Ok(Ok(response)) => {
-                // What follows a switch of protocols is no answer.
+                // Bytes after a switch of protocols are not an answer.
                 let exchange = exchange.filter(|_| !response.status().is_informational());
                 if let Some(exchange) = exchange.as_ref().filter(|_| headers::is_last(&response)) {
                     exchange.is_last();
@@ -276,27 +278,27 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
     }
 }
 
-/// An upstream that switches protocols without having been asked to gives no answer.
+/// Rejects a switch of protocols that was not requested: it is not an answer.
 fn final_only(response: Response<Returned>) -> Result<Response<Returned>, Unanswered> {
     if response.status().is_informational() { Err(Unanswered::Lost) } else { Ok(response) }
 }
 
-/// Why there is no answer, which decides what becomes of the key.
+/// The reason why there is no answer, which decides the state of the key.
 #[derive(Debug)]
 pub(in crate::gateway) enum Unanswered {
     /// Nothing was sent.
     Unreachable,
-    /// It cannot be sent.
+    /// The request cannot be sent.
     Unsendable,
-    /// The client broke off while its body was passed on.
+    /// The client disconnected while its body was passed on.
     BrokeOff,
-    /// The client was too slow with its body.
+    /// The client sent its body too slowly.
     Slow,
-    /// A connection was not fit for it, and nothing was sent.
+    /// The connection was unfit for the request, and nothing was sent.
     Unsent,
-    /// The connection ended after something was sent.
+    /// The connection ended after part of the request was sent.
     Lost,
-    /// The answer is framed in a way that cannot be passed on.
+    /// The framing of the answer cannot be passed on.
     Misframed,
     /// No answer came in time.
     TimedOut,
@@ -307,7 +309,7 @@ impl Unanswered {
         let cause = match Broken::caused(error) {
             Some(Broken::Off(_)) => return Self::BrokeOff,
             Some(Broken::Slow) => return Self::Slow,
-            // A request that a closed connection has not taken is given back as it was.
+            // A request that a closed connection has not accepted is returned unchanged.
             None if Unsent::caused(error) || connected && is_canceled(error) => return Self::Unsent,
             None if !connected => Self::Unreachable,
             None => Self::Lost,

@@ -1,4 +1,4 @@
-//! A body from elsewhere that is waited for, but not for ever.
+//! A received body with a time limit.
 
 use std::error::Error;
 use std::fmt;
@@ -13,24 +13,24 @@ use tokio::time::{Sleep, sleep};
 
 use crate::gateway::request::passing::Place;
 
-/// A body, as long as it goes on: one of which nothing comes for too long has broken.
+/// A body that counts as broken after too long a pause.
 #[derive(Debug)]
 pub(in crate::gateway) struct Patient {
     body: Incoming,
     patience: Option<Duration>,
-    /// Runs while nothing comes.
+    /// Runs while nothing arrives.
     idle: Option<Pin<Box<Sleep>>>,
-    /// Taken up until this is dropped.
+    /// Held until this is dropped.
     _place: Option<Place>,
 }
 
 impl Patient {
-    /// Without a limit if there is no patience.
+    /// A body with this time limit; `None` means no limit.
     pub(in crate::gateway) fn new(body: Incoming, patience: Option<Duration>) -> Self {
         Self { body, patience, idle: None, _place: None }
     }
 
-    /// Takes up this place for as long as it is there.
+    /// Holds this place for as long as the body exists.
     pub(in crate::gateway) fn holding(self, place: Place) -> Self {
         Self { _place: Some(place), ..self }
     }
@@ -63,7 +63,7 @@ impl Body for Patient {
     }
 }
 
-/// Why a body ended too early.
+/// The reason why a body ended early.
 #[derive(Debug)]
 pub(in crate::gateway) enum Broken {
     Off(hyper::Error),
@@ -71,7 +71,7 @@ pub(in crate::gateway) enum Broken {
 }
 
 impl Broken {
-    /// Whether this is why something else failed.
+    /// Returns this error if it is the cause of another.
     pub(in crate::gateway) fn caused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {

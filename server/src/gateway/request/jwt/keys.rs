@@ -1,16 +1,17 @@
-//! The public keys of an issuer that can be used.
+//! The usable public keys of an issuer.
 
 use anyhow::{Context, Result, ensure};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 
-/// How many keys of an issuer are looked at.
+/// The largest number of an issuer's keys that are read.
 const MAX_KEYS: usize = 100;
-/// How many keys a token is checked against: a caller needs no credential to have that done.
+/// The largest number of keys that a token is checked against: the check needs no credential, so
+/// its cost is limited.
 const MAX_CHECKS: usize = 4;
 
-/// The usable keys, each with the only algorithm that it is used with.
+/// The usable keys, each with its only algorithm.
 pub(super) struct Keys(Vec<PublicKey>);
 
 struct PublicKey {
@@ -20,11 +21,11 @@ struct PublicKey {
 }
 
 impl Keys {
-    /// Those of a JWK Set. Keys of other kinds are left out, so there may be none: an issuer that publishes no key any more has
-    /// taken back all of them.
+    /// Parses a JWK Set. Unusable keys are left out, so the result may be empty: an issuer that
+    /// publishes no key any more has revoked all of them.
     ///
     /// # Errors
-    /// If it is no JWK Set.
+    /// If the text is not a JWK Set.
     pub(super) fn parse(text: &[u8]) -> Result<Self> {
         let set: Value = serde_json::from_slice(text).context("it is no JSON")?;
         let keys = set.get("keys").and_then(Value::as_array).context("it is no JWK Set, which has `keys`")?;
@@ -37,8 +38,8 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Those with which a token of this algorithm and of this key id may be signed: the key that it names, then a few of those that
-    /// have no id, or of all if the token names none.
+    /// The keys that may have signed a token of this algorithm and key id: the key with that id,
+    /// then a few of those without an id, or of all keys if the token has no id.
     pub(super) fn matching(
         &self,
         algorithm: Algorithm,
@@ -51,7 +52,8 @@ impl Keys {
     }
 }
 
-/// The type of the key decides about the algorithm: a public key is never taken for the secret of an HMAC.
+/// The usable form of a key. The type of the key decides the algorithm: a public key is never taken
+/// for the secret of an HMAC.
 fn usable(key: &Value) -> Option<PublicKey> {
     let key: Jwk = serde_json::from_value(key.clone()).ok()?;
     let (algorithm, named) = match &key.algorithm {
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(found(Algorithm::RS256, Some("a")), 0);
     }
 
-    /// A token that nobody has signed was checked against 100 keys.
+    /// Regression: an unsigned token was checked against 100 keys.
     #[test]
     fn a_token_is_checked_against_a_few_keys_and_first_against_the_one_that_it_names() {
         let unnamed = ED.replace(r#","kid":"a""#, "");

@@ -1,8 +1,9 @@
-//! Callers who show a token that the gateway verifies itself.
+//! Callers with a bearer token that the gateway verifies itself.
 //!
-//! The keys of the issuer come [from a file or a URL](source), [those that can be used](keys) by an algorithm that
-//! the type of the key decides, never the token; the signatures are checked [by ring](signatures). The issuer and the claim that identifies the
-//! caller make the principal, so a refreshed token is the same caller.
+//! The keys of the issuer come [from a file or a URL](source). The [usable keys](keys) are used
+//! with the algorithm of their type, never with one that the token chooses; [ring](signatures)
+//! checks the signatures. The principal is made of the issuer and the claim that identifies the
+//! caller, so a refreshed token belongs to the same caller.
 
 mod keys;
 mod signatures;
@@ -25,26 +26,26 @@ use crate::config::JwtConfig;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::Returned;
 
-/// The longest token that is looked at.
+/// The longest token that is read.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// How far the clocks of the issuer and of this host may be apart.
+/// The largest difference allowed between the clocks of the issuer and of this host.
 const LEEWAY_SECONDS: u64 = 30;
 
-/// Finds out whose token a request has.
+/// Identifies the caller by the token of a request.
 pub(in crate::gateway) struct Verifier {
     config: JwtConfig,
     realm: Scope,
     keys: Arc<KeySource>,
 }
 
-/// Why a request with a key is refused.
+/// The reason why a request with a key is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gateway) enum Refused {
-    /// There is no token.
+    /// The request has no token.
     Missing,
-    /// There is one that does not hold.
+    /// The token is invalid.
     Invalid(&'static str),
-    /// The keys of the issuer cannot be had.
+    /// The keys of the issuer are unavailable.
     NoKeys,
 }
 
@@ -54,14 +55,14 @@ impl Verifier {
         Self { config, realm, keys }
     }
 
-    /// The scope of the caller whose token a request has.
+    /// The scope of the caller to whom the token belongs.
     pub(in crate::gateway) async fn scope(&self, headers: &HeaderMap) -> Result<Scope, Refused> {
         let token = bearer(headers)?;
         let head = Head::of(token)?;
         let keys = self.keys.get().await?;
         let claims = match self.verify(token, &head, &keys) {
             Err(Unverified::UnknownKey) => {
-                // The issuer may have made new keys since.
+                // The issuer may have published new keys in the meantime.
                 let keys = self.keys.newer_than(&keys).await.ok_or(UNKNOWN_KEY)?;
                 self.verify(token, &head, &keys)
             }
@@ -85,7 +86,7 @@ impl Verifier {
         for key in keys.matching(head.algorithm, head.key_id.as_deref()) {
             match jsonwebtoken::decode::<Map<String, Value>>(token, key, &validation) {
                 Ok(verified) => return Ok(verified.claims),
-                // A token that does not name its key may be signed with any of them.
+                // A token without a key id may be signed with any of the keys.
                 Err(error) => last = Unverified::Invalid(why(error.kind())),
             }
         }
@@ -94,7 +95,7 @@ impl Verifier {
 
     fn scope_of(&self, claims: &Map<String, Value>) -> Result<Scope, Refused> {
         let JwtConfig { issuer, claim, .. } = &self.config;
-        // A list of issuers, one of which is ours, says nothing about whose claims these are.
+        // A list of issuers does not say which of them made these claims.
         if claims.get("iss").and_then(Value::as_str) != Some(issuer) {
             return Err(Refused::Invalid("it is by another issuer"));
         }
@@ -103,7 +104,7 @@ impl Verifier {
             value.ok_or(Refused::Invalid("it has no text in the claim that identifies the caller"))?;
         let principal = format!("{issuer} {claim} {value}");
         let scope = self.realm.clone().with_principal(&principal);
-        // Too long, or with control characters.
+        // The principal is too long, or has control characters.
         let scope = scope.or_else(|_| self.realm.clone().with_principal(&signatures::digest(&principal)));
         scope.map_err(|_| Refused::Invalid("the claim that identifies the caller cannot be used"))
     }
@@ -116,7 +117,7 @@ enum Unverified {
     Invalid(&'static str),
 }
 
-/// The one token of a request.
+/// The only token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Refused> {
     let mut sent = headers.get_all(AUTHORIZATION).iter();
     let sent = match (sent.next(), sent.next()) {
@@ -133,7 +134,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refused> {
     }
 }
 
-/// What a token says about its signature. Nothing of it is believed: it only selects among the keys.
+/// The header of a token. It is not trusted: it only selects among the keys.
 struct Head {
     algorithm: Algorithm,
     key_id: Option<String>,

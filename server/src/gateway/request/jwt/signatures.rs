@@ -1,4 +1,4 @@
-//! Signatures of tokens, checked by ring, which is here for TLS already.
+//! Verification of signatures by ring, which is already present for TLS.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -14,9 +14,9 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Has tokens checked by ring, in the whole process.
+/// Makes ring the verifier of tokens in the whole process.
 pub(super) fn install() {
-    // It fails only if it was done before.
+    // An error means that it is installed already.
     let _before = PROVIDER.install_default();
 }
 

@@ -1,4 +1,4 @@
-//! Where the keys of an issuer come from, and how old they may be.
+//! The source of an issuer's keys, and the limits of their age.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,24 +21,25 @@ use super::Refused;
 use super::keys::Keys;
 use crate::config::{Config, JwtConfig, KeysAt};
 
-/// After how long the keys are read again, in the background.
+/// The age at which keys are reloaded in the background.
 const REFRESH_AFTER: Duration = Duration::from_secs(300);
-/// How long keys that cannot be read again are used: an issuer takes back a key by no longer publishing it.
+/// The longest use of keys that cannot be reloaded: an issuer revokes a key by no longer publishing
+/// it.
 const USED_FOR: Duration = Duration::from_secs(3_600);
-/// How often the keys are read at most, whatever tokens come.
+/// The shortest interval between reloads, whatever tokens arrive.
 pub(super) const RELOAD_EVERY: Duration = Duration::from_secs(10);
-/// How long a server may take to send them, and how long they may be.
+/// The time limit for a server to send the keys.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 256 << 10;
 
 const NO_KEY: &str = "it has no key for RS256, ES256 or EdDSA";
 
-/// The keys of an issuer, as they were read last.
+/// The keys of an issuer, as last read.
 pub(in crate::gateway) struct KeySource {
     at: KeysAt,
     trust: RwLock<ClientConfig>,
     state: RwLock<State>,
-    /// The task that reads holds it.
+    /// Held by the task that reads.
     reading: Mutex<()>,
 }
 
@@ -53,7 +54,7 @@ impl KeySource {
         Arc::new(Self { at, trust: RwLock::new(trust), state: RwLock::default(), reading: Mutex::default() })
     }
 
-    /// The keys. Old ones are read again; meanwhile they are used, as long as they are not too old.
+    /// The keys. Old keys are reloaded in the background and still used until they are too old.
     pub(super) async fn get(self: &Arc<Self>) -> Result<Arc<Keys>, Refused> {
         match self.read_last() {
             Some((keys, age)) if age < REFRESH_AFTER => Ok(keys),
@@ -71,7 +72,7 @@ impl KeySource {
         }
     }
 
-    /// Keys that were read after these, if there are any. They are read again for it, at a limited rate.
+    /// Keys read after these, if there are any. The reload for this is rate-limited.
     pub(super) async fn newer_than(self: &Arc<Self>, old: &Arc<Keys>) -> Option<Arc<Keys>> {
         let newer = || self.read_last().map(|(keys, _)| keys).filter(|keys| !Arc::ptr_eq(keys, old));
         if newer().is_none() {
@@ -90,13 +91,14 @@ impl KeySource {
         state.tried.is_none_or(|tried| tried.elapsed() >= RELOAD_EVERY)
     }
 
-    /// A client that goes away does not interrupt it.
+    /// Reads the keys on a task of its own, so that a client that disconnects does not interrupt
+    /// it.
     async fn read_on_own_task(self: &Arc<Self>) {
-        // A panic leaves the keys as they were.
+        // A panic leaves the keys unchanged.
         let _ended = tokio::spawn(Arc::clone(self).read(false)).await;
     }
 
-    /// Reads the keys, unless that was tried a moment ago.
+    /// Reads the keys, unless the last try was a moment ago.
     async fn read(self: Arc<Self>, at_once: bool) {
         let _turn = self.reading.lock().await;
         if !at_once && !self.may_read() {
@@ -119,7 +121,8 @@ impl KeySource {
         }
     }
 
-    /// Refuses a set without keys at first, as it is more likely a mistake. Later it takes back the keys that were there.
+    /// Refuses an empty set at first, because it is more likely a mistake. Later, an empty set
+    /// revokes the known keys.
     fn check(&self, keys: Keys) -> Result<Keys> {
         ensure!(!keys.is_empty() || self.read_last().is_some(), NO_KEY);
         Ok(keys)
@@ -140,10 +143,10 @@ impl KeySource {
     }
 }
 
-/// Looks whether the keys of a file can be used.
+/// Checks that the keys of a file can be used.
 ///
 /// # Errors
-/// If it cannot be read, or holds none that can be used.
+/// If the file cannot be read, or has no usable key.
 pub(in crate::gateway) fn check_file(path: &Path) -> Result<()> {
     let keys = read_file(path)?;
     ensure!(!keys.is_empty(), "could not use the keys in {}: {NO_KEY}", path.display());
@@ -162,43 +165,44 @@ fn read_file(path: &Path) -> Result<Keys> {
 async fn download(uri: Uri, trust: ClientConfig) -> Result<Bytes> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // Plain HTTP was refused by the configuration, except for this host.
+    // The configuration refuses plain HTTP, except for this host.
     let tls = HttpsConnectorBuilder::new()
         .with_tls_config(trust)
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
-    // Keys are read seldom: nothing is gained by a connection that is kept.
+    // Keys are read seldom, so connections are not kept.
     let client: Client<_, Empty<Bytes>> =
         Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
     let request = Request::get(uri).header("accept", "application/json").body(Empty::new())?;
     let response = client.request(request).await?;
-    // A redirection is none: it could lead anywhere.
+    // Redirects are not followed, because they could lead anywhere.
     ensure!(response.status() == StatusCode::OK, "the server answered {}", response.status());
     let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
     Ok(body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes())
 }
 
-/// The sources of all routes: those with the same keys share them, also over a reload.
+/// The sources of all routes: routes with the same keys share a source, also across a reload.
 #[derive(Default)]
 pub(in crate::gateway) struct KeySources(Lock<HashMap<KeysAt, Arc<KeySource>>>);
 
 impl KeySources {
-    /// The source of these keys. One that is there already keeps its trust, as the configuration may yet be refused.
+    /// The source of these keys. An existing source keeps its trust settings, because the
+    /// configuration may still be refused.
     pub(in crate::gateway) fn of(&self, config: &JwtConfig, trust: &ClientConfig) -> Arc<KeySource> {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || KeySource::new(config.keys.clone(), trust.clone());
         Arc::clone(sources.entry(config.keys.clone()).or_insert_with(new))
     }
 
-    /// Has all sources trust what the configuration in force says.
+    /// Applies the trust settings of the configuration in force to all sources.
     pub(in crate::gateway) fn set_trust(&self, trust: &ClientConfig) {
         for source in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
             *source.trust.write().unwrap_or_else(PoisonError::into_inner) = trust.clone();
         }
     }
 
-    /// Reads the keys that a configuration names, and forgets the others.
+    /// Reads the keys that a configuration names, and drops the other sources.
     pub(in crate::gateway) async fn read(&self, config: &Config) {
         let wanted: Vec<&KeysAt> = config.tokens().map(|jwt| &jwt.keys).collect();
         let sources: Vec<_> = {
@@ -221,7 +225,7 @@ mod tests {
         Keys::parse(keys.as_bytes()).expect("a JWK Set")
     }
 
-    /// A reload that was refused had changed it.
+    /// Regression: a refused reload had changed the trust settings.
     #[test]
     fn a_configuration_changes_the_trust_of_a_source_only_once_it_is_in_force() {
         let (old, mut new) = (tls::client(None).unwrap(), tls::client(None).unwrap());
@@ -241,7 +245,7 @@ mod tests {
         assert_eq!(protocols(&source), 1);
     }
 
-    /// The keys that an issuer had taken back were used for an hour.
+    /// Regression: keys that the issuer had revoked were used for an hour.
     #[test]
     fn a_set_without_keys_is_an_error_at_first_and_takes_back_keys_later() {
         let source = KeySource::new(KeysAt::File("keys.json".into()), tls::client(None).unwrap());
