@@ -8,6 +8,7 @@
 //! With the feature `stores`, which `cargo xtask` can do without:
 //!
 //! - `stores/`: a place of its own for each test, on every store
+//! - `ended.rs`: stores whose runtime has ended
 //! - `gates/`: ways to a store on which a test decides what goes wrong
 //! - `claims.rs`: claims, and their answers
 //! - `contest.rs`: races for keys
@@ -26,6 +27,8 @@ pub use packages::programs;
 pub mod claims;
 #[cfg(feature = "stores")]
 pub mod contest;
+#[cfg(feature = "stores")]
+pub mod ended;
 #[cfg(feature = "stores")]
 pub mod gates;
 #[cfg(feature = "stores")]

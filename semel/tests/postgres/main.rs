@@ -6,6 +6,7 @@ mod isolation;
 mod durable;
 mod locked;
 mod neighbours;
+mod runtimes;
 mod completion;
 mod transactional;
 mod schema;

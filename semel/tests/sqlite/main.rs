@@ -11,6 +11,7 @@ mod unreadable;
 mod damaged;
 mod races;
 mod busy;
+mod runtimes;
 mod repeats;
 mod large;
 mod full;

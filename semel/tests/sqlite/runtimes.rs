@@ -1,0 +1,16 @@
+//! Runtimes that end before the store does.
+
+use testkit::ended::{answers_while_its_runtime_ends, refuses_when_its_runtime_has_ended};
+use testkit::stores::sqlite::Place;
+
+#[test]
+fn a_store_whose_runtime_has_ended_refuses_at_once() {
+    let place = Place::new();
+    refuses_when_its_runtime_has_ended(place.store());
+}
+
+#[test]
+fn callers_are_answered_while_the_runtime_of_the_store_ends() {
+    let place = Place::new();
+    answers_while_its_runtime_ends(place.store());
+}
