@@ -1,4 +1,4 @@
-//! All rounds, and what they come to.
+//! The campaign: all rounds and their results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,31 +20,32 @@ use crate::scenarios::{controls, soak, trials};
 use crate::sites::Sites;
 use crate::tally::Tally;
 
-/// How often something that has to be found is tried.
+/// The number of tries for a round whose mistake has to be found.
 const CONTROL_TRIES: u64 = 8;
 
-/// How much longer than its faults a round may take.
+/// The time that a round may take beyond its faults.
 const GRACE: Duration = Duration::from_secs(90);
 
-/// What is run.
+/// The options of a campaign.
 #[derive(Args)]
 pub(crate) struct CampaignArgs {
-    /// For a long time instead of some minutes: a thousand kills, a hundred restarts of Postgres, five million requests.
+    /// Runs for hours instead of minutes: a thousand kills, a hundred restarts of Postgres, five
+    /// million requests.
     #[arg(long)]
     long: bool,
-    /// Makes the same choices as the run that printed this.
+    /// The seed that a previous run printed, to make the same choices.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only the rounds whose name contains this.
+    /// Runs only the rounds whose name contains this text.
     #[arg(long)]
     only: Option<String>,
-    /// For how many seconds faults are injected in each round.
+    /// The number of seconds for which faults are injected in each round.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Writes what it came to into this file, as tables in Markdown.
+    /// The file for the results, as Markdown tables.
     #[arg(long)]
     report: Option<PathBuf>,
-    /// Where logs are kept of rounds that went wrong; those of others are removed.
+    /// The folder for the logs of failed rounds; logs of other rounds are removed.
     #[arg(long, default_value = "target/faults")]
     folder: PathBuf,
 }
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: CampaignArgs) -> Result<()> {
     let seed = args.seed.unwrap_or_else(rand::random);
     println!("seed {seed}: the same choices by `cargo xtask faults --seed {seed}`");
     let programs = Programs::keep(&args.folder)?;
-    // What has to be fetched first is not to be waited for in a round.
+    // Downloads happen before the first round, so that no round waits for them.
     faketime_threads()?;
     let mut campaign = Campaign {
         args,
@@ -76,11 +77,11 @@ struct Campaign {
     seed: u64,
     sites: Sites,
     programs: Programs,
-    /// Of the round.
+    /// The number of the round.
     number: u64,
     tally: Tally,
     report: Report,
-    /// The rounds that could not be tried here.
+    /// The rounds that cannot run on this machine.
     left_out: Vec<&'static str>,
     failed: Vec<String>,
 }
@@ -92,7 +93,7 @@ impl Campaign {
         for scenario in self.chosen(controls()) {
             self.control(&scenario).await?;
         }
-        // Gone through again until enough has happened.
+        // The rounds are repeated until enough faults have happened.
         for pass in 0..passes {
             for scenario in self.chosen(trials(length, repeats)) {
                 self.trial(&scenario, pass).await?;
@@ -117,7 +118,8 @@ impl Campaign {
         scenarios.into_iter().filter(is_chosen).collect()
     }
 
-    /// Has something found that is there. As it is a matter of chance, there are some tries.
+    /// Runs a round in which the checker must find a violation. The mistake shows by chance, so
+    /// there are several tries.
     async fn control(&mut self, scenario: &Scenario) -> Result<()> {
         for attempt in 0..CONTROL_TRIES {
             match self.round(scenario, attempt).await? {
@@ -131,7 +133,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Has nothing found.
+    /// Runs a round in which the checker must find nothing.
     async fn trial(&mut self, scenario: &Scenario, pass: u64) -> Result<()> {
         if scenario.needs_small_disk() && !geteuid().is_root() {
             println!("LEFT OUT {}: a small disk needs root, who can mount one", scenario.name);
@@ -145,18 +147,18 @@ impl Campaign {
         Ok(())
     }
 
-    /// What has not happened often enough yet. Who chooses rounds knows what he wants.
+    /// The faults that have not happened often enough yet. A run with selected rounds has no goals.
     fn missing(&self) -> Vec<String> {
         let chosen = self.args.only.is_some() || self.args.seconds.is_some();
         if chosen { Vec::new() } else { goals::missing(self.args.long, &self.tally) }
     }
 
-    /// Runs a round, and says what was injected, or why it is not what it has to be.
+    /// Runs a round, and returns the injected faults, or the reason why the round failed.
     async fn round(&mut self, scenario: &Scenario, pass: u64) -> Result<Result<Tally, String>> {
         self.number += 1;
         let folder = self.folder(scenario)?;
         let began = Instant::now();
-        // By its name, so that it is the same whichever others are chosen.
+        // The seed depends on the name, so that it does not change with the selection of rounds.
         let seed = scenario
             .name
             .bytes()
@@ -169,7 +171,7 @@ impl Campaign {
             Ok(ended) => ended,
             Err(error) => {
                 println!("FAILED {}: {error:#}; its logs are in {}", scenario.name, folder.display());
-                // Whatever state the servers are in, the next round is not to suffer from it.
+                // The servers may be in any state, so the next round starts with new ones.
                 self.sites = Sites::default();
                 return Ok(Err(format!("{error:#}")));
             }
@@ -226,7 +228,7 @@ impl Campaign {
     }
 }
 
-/// Whether a round came to what it had to.
+/// Compares the verdict of a round with the expected one.
 fn judge(expected: Expected, verdict: &Verdict) -> Result<(), String> {
     if verdict.counts.outcomes == 0 {
         return Err("nobody got an outcome".to_owned());

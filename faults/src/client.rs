@@ -1,4 +1,4 @@
-//! Clients that retry as good ones do, and note every request.
+//! Clients that retry correctly, and log every request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,49 +25,52 @@ use crate::event::{Answer, Request};
 use crate::log::Log;
 use crate::work::Work;
 
-/// How long an answer is waited for when all is well again.
+/// The time limit for an answer after healing.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// What somebody wants done, once.
+/// An operation that a caller wants done once.
 #[derive(Debug, Clone)]
 pub(crate) struct Errand {
     pub(crate) caller: String,
     pub(crate) work: Work,
 }
 
-/// How an errand stands.
+/// The state of an errand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It has its outcome, or another intent has the key.
+    /// The errand has its outcome, or another intent has the key.
     Settled,
-    /// Only an operator can go on, or an attempt that was not heard of for long.
+    /// Only an operator, or an attempt that has been silent for long, can settle the key.
     Held,
     Open,
 }
 
-/// The way to the service: through any of its processes. Clones share their connections.
+/// The client side of the service, which may use any of its processes. Clones share their
+/// connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: Http<HttpConnector, Full<Bytes>>,
     targets: Arc<[SocketAddr]>,
     log: Log,
-    /// Nobody waits any more.
+    /// Cancelled when all clients stop waiting.
     stop: CancellationToken,
     held_is_an_end: bool,
 }
 
 impl Client {
-    /// Clients of these processes. If none of those is going to die, a held key is one that will be settled; and if outcomes
-    /// expire soon, a client that pauses misses one that comes late.
+    /// A client of these processes. If no process is killed, a held key will be settled, so it is
+    /// not an end; and if outcomes expire soon, a client that pauses would miss an outcome that
+    /// comes late.
     pub(crate) fn new(targets: Arc<[SocketAddr]>, log: Log, held_is_an_end: bool) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        // Every try of ours is one that is noted.
+        // Automatic retries are disabled, so that every try is logged.
         let http = Http::builder(TokioExecutor::new()).retry_canceled_requests(false).build(connector);
         Self { http, targets, log, stop: CancellationToken::new(), held_is_an_end }
     }
 
-    /// Lets everybody go away, from what they have asked, too. Only what comes after is still asked for.
+    /// Makes all clients disconnect, also from requests in progress. Only later requests are still
+    /// sent.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
@@ -76,7 +79,8 @@ impl Client {
         self.stop.is_cancelled()
     }
 
-    /// Sends a request once, to whichever process, and notes what came of it. Some clients go away before the answer.
+    /// Sends a request once, to a random process, and logs the answer. Some clients disconnect
+    /// before the answer.
     pub(crate) async fn send(&self, errand: &Errand, after: bool, chance: &mut StdRng) -> Result<Answer> {
         let target = self.targets[chance.random_range(0..self.targets.len())];
         let limit = match chance.random_range(0..100) {
@@ -129,7 +133,7 @@ impl Client {
         Ok(Answer::Refused { status, code: problem["code"].as_str().unwrap_or_default().to_owned() })
     }
 
-    /// Sends it again until it stands, or the time is over.
+    /// Sends an errand until it is settled or the time is over.
     pub(crate) async fn run(
         &self,
         errand: &Errand,
@@ -152,7 +156,8 @@ impl Client {
             if is_end || clock::now() > until || !after && self.stop.is_cancelled() {
                 return Ok(standing);
             }
-            // Clients that were turned away together do not come back together.
+            // The pause is random, so that clients that were refused together do not return
+            // together.
             sleep(Duration::from_millis(chance.random_range(pause_ms..=4 * pause_ms))).await;
         }
     }

@@ -1,6 +1,8 @@
-//! The three logs of a round, one JSON object a line. Their writers know nothing of each other.
+//! The three logs of a round, with one JSON object per line. Their writers are independent of each
+//! other.
 //!
-//! Times are microseconds of the machine's monotonic clock, which is the same for all processes and which nobody moves.
+//! Times are microseconds of the machine's monotonic clock, which all processes share and which is
+//! never set.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,47 +12,48 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A request as its client saw it, written when it had ended.
+/// A request as its client saw it, logged when it had ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Who sent it.
+    /// The caller that sent it.
     pub(crate) caller: String,
     pub(crate) key: String,
-    /// Which of the bodies of this key it carried. Intent 0 is the first that is ever sent.
+    /// The number of the body, among the bodies of this key. Intent 0 is the first one sent.
     pub(crate) intent: u32,
     pub(crate) sent_at: u64,
     pub(crate) ended_at: u64,
-    /// Sent after all faults were healed, to see what became of the key.
+    /// Set if the request was sent after all faults were healed, to find the final state of the
+    /// key.
     #[serde(default)]
     pub(crate) after: bool,
     pub(crate) answer: Answer,
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// No whole answer.
+    /// No complete answer.
     Lost,
     /// The answer of a handler, first or replayed.
     Outcome {
         status: u16,
         replayed: bool,
-        /// Of the recorded headers and the body, byte for byte.
+        /// The digest of the recorded headers and the body.
         digest: String,
         body: Receipt,
     },
-    /// A refusal of semel's, or an error on the way, by its status and, for a problem, its code.
+    /// A refusal by semel or an error on the way, with its status and, for a problem, its code.
     Refused { status: u16, code: String },
 }
 
-/// What a handler writes into its answer.
+/// The body of a handler's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Receipt {
     pub(crate) caller: String,
     pub(crate) key: String,
     pub(crate) intent: u32,
-    /// Random, for each time that a handler starts.
+    /// A random name for each start of a handler.
     pub(crate) run: String,
     pub(crate) fence: u64,
 }
@@ -71,15 +74,15 @@ pub(crate) struct Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    /// It began, and has done nothing yet.
+    /// The handler started, and has done nothing yet.
     Start,
-    /// It says that nothing happened, and that the key is to be released.
+    /// The handler says that nothing happened, and that the key is to be released.
     Release,
-    /// It is about to answer with its receipt.
+    /// The handler is about to answer with its receipt.
     Answer,
 }
 
-/// An effect, as the ledger holds it.
+/// An effect in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Effect {
     pub(crate) caller: String,
@@ -87,7 +90,7 @@ pub(crate) struct Effect {
     pub(crate) run: String,
 }
 
-/// Reads a log. A process that was killed may have left half a line at the end, which is left out.
+/// Reads a log. Half a line at the end, left by a killed process, is ignored.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let file = File::open(path).with_context(|| format!("could not open {}", path.display()))?;
     let mut file = BufReader::new(file);

@@ -1,4 +1,4 @@
-//! What a process holds on to.
+//! The memory and files that a process holds.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use tokio::time::sleep;
 
 use crate::process::Process;
 
-/// How much more than before a process may hold on to when all is over.
+/// The growth in memory that is allowed at the end.
 const MEMORY_SLACK_KIB: u64 = 16 << 10;
 const FILES_SLACK: usize = 8;
-/// How long it may take to let go: idle connections and what is voided later.
+/// The time limit for the release of resources: idle connections, and claims that are voided later.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Memory and open files.
@@ -30,7 +30,7 @@ impl Footprint {
         Ok(Self { memory_kib, files: fs::read_dir(format!("/proc/{id}/fd"))?.count() })
     }
 
-    /// Waits until a process holds on to no more than it did.
+    /// Waits until a process holds no more than at the beginning.
     pub(crate) async fn is_back(self, process: &Process) -> Result<Self> {
         let began = Instant::now();
         loop {

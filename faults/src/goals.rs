@@ -1,9 +1,9 @@
-//! How much has to have happened for a run to say something.
+//! The number of faults that a run needs to be meaningful.
 
 use crate::nemesis::FAILPOINTS;
 use crate::tally::{REQUESTS, Tally};
 
-/// What has to have happened, by the beginning of its name, and how often at least.
+/// The required faults, by the beginning of their names, and their minimum numbers.
 type Goals = &'static [(&'static str, u64)];
 
 const SHORT: Goals = &[
@@ -27,7 +27,7 @@ const LONG: Goals = &[
     (REQUESTS, 5_000_000),
 ];
 
-/// What has not happened often enough yet.
+/// The faults that have not happened often enough yet.
 pub(crate) fn missing(long: bool, tally: &Tally) -> Vec<String> {
     let goals = if long { LONG } else { SHORT };
     let points: Vec<String> = FAILPOINTS.iter().map(|point| format!("kill at {point}")).collect();

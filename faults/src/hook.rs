@@ -1,4 +1,4 @@
-//! The reconcile hook of the service: it finds out whether any handler has started with a held key.
+//! The reconcile hook of the service, which checks whether any handler has started with a held key.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use semel::{Held, Intent, Key, Reconcile, Reconciled};
 use tokio::task::spawn_blocking;
 
-/// Looks into the logs of all handlers, of this process and of the others.
+/// A hook that reads the logs of all handlers, of this process and of the others.
 ///
-/// A handler notes its start before anything else: without such a note nothing has happened. Of those that started, only
-/// they themselves know.
+/// A handler logs its start before any other step: without such an entry nothing has happened. For
+/// a handler that started, the result is unknown.
 pub(crate) fn over(folder: &Path) -> impl Reconcile {
     let folder = Arc::<Path>::from(folder);
     move |key: Key, _: Intent, _: Held| {
@@ -25,7 +25,7 @@ pub(crate) fn over(folder: &Path) -> impl Reconcile {
     }
 }
 
-/// The ledger is searched for any entry of this key, of any caller.
+/// Searches the logs for any entry of this key, of any caller.
 fn has_started(folder: &Path, key: &str) -> io::Result<bool> {
     let noted = format!("\"key\":\"{key}\"");
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! The ledger of effects: a process of its own, which appends, syncs, and only then says so. It knows no store.
+//! The ledger of effects: a process that appends, syncs, and only then answers. It uses no store.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,18 +14,18 @@ use tokio::sync::oneshot;
 
 use crate::event::Effect;
 
-/// The process that keeps the ledger.
+/// The options of the ledger's process.
 #[derive(Args)]
 pub(crate) struct LedgerArgs {
-    /// The socket it listens on.
+    /// The socket of the ledger.
     #[arg(long)]
     listen: PathBuf,
-    /// Its file.
+    /// The file of the ledger.
     #[arg(long)]
     file: PathBuf,
 }
 
-/// An effect on its way, and whom to tell.
+/// An effect to be written, and the sender of its answer.
 type Entry = (String, oneshot::Sender<()>);
 
 pub(crate) async fn serve(args: LedgerArgs) -> Result<()> {
@@ -38,14 +38,14 @@ pub(crate) async fn serve(args: LedgerArgs) -> Result<()> {
             std::process::exit(1);
         }
     });
-    // One that was killed has left its socket.
+    // A killed ledger leaves its socket behind.
     let _none = std::fs::remove_file(&args.listen);
     let listener = UnixListener::bind(&args.listen)?;
     loop {
         let (stream, _) = listener.accept().await?;
         let entries = entries.clone();
         tokio::spawn(async move {
-            // Whoever goes away in the middle does not want to know.
+            // A client that disconnects early needs no answer.
             let _ended = enter(stream, &entries).await;
         });
     }
@@ -63,7 +63,7 @@ async fn enter(stream: UnixStream, entries: &mpsc::Sender<Entry>) -> Result<()> 
     Ok(())
 }
 
-/// Writes what is queued, syncs once, and tells all.
+/// Writes the queued effects, syncs once, and answers all of them.
 fn keep(mut file: File, queue: &mpsc::Receiver<Entry>) -> Result<()> {
     while let Ok(first) = queue.recv() {
         let entries: Vec<Entry> = std::iter::once(first).chain(queue.try_iter()).collect();
@@ -77,7 +77,7 @@ fn keep(mut file: File, queue: &mpsc::Receiver<Entry>) -> Result<()> {
     Ok(())
 }
 
-/// Has an effect: it has happened when this returns, and it may have when it does not.
+/// Records an effect: it has happened if this succeeds, and it may have happened otherwise.
 pub(crate) async fn effect(ledger: &Path, effect: &Effect) -> Result<()> {
     let mut stream = UnixStream::connect(ledger).await.context("the ledger is not there")?;
     let mut line = serde_json::to_vec(effect)?;

@@ -1,5 +1,5 @@
-//! Many callers with errands: new ones, repeats, doubles at the same time, the same key of another caller, and now and
-//! then another intent under a key that is taken.
+//! The load: many callers with new errands, repeats, concurrent duplicates, equal keys of other
+//! callers, and occasionally another intent under a used key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,24 +15,25 @@ use crate::clock;
 use crate::event::Answer;
 use crate::work::Work;
 
-/// How many errands are under way at any time.
+/// The number of errands in progress at any time.
 const WORKERS: u64 = 48;
 const CALLERS: u32 = 8;
 
-/// How the callers of a round behave.
+/// The behaviour of the callers in a round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
-    /// With what their keys begin.
+    /// The prefix of their keys.
     pub(crate) name: &'static str,
-    /// How long slow errands last, at least: longer than a lease, so that it has to be renewed, or than the retention.
+    /// The minimum duration of slow errands: longer than a lease, so that it has to be renewed, or
+    /// than the retention.
     pub(crate) slow_ms: u64,
-    /// How many of a hundred errands are slow.
+    /// The percentage of slow errands.
     pub(crate) slow_percent: u32,
-    /// For how long a client tries before it turns to something else, and leaves the rest for the end.
+    /// The time after which a client leaves an errand for the end.
     pub(crate) tries_for: Duration,
-    /// How many of a hundred errands are sent twice at the same time.
+    /// The percentage of errands that are sent twice at the same time.
     pub(crate) double_percent: u32,
-    /// How often they repeat at most what they have the answer to.
+    /// The maximum number of repeats of an errand that has its answer.
     pub(crate) repeats: u32,
 }
 
@@ -65,8 +66,8 @@ impl Load {
         Self { client: client.clone(), workers, seed }
     }
 
-    /// Ends the load, and asks once more for everything: first for what is open, as that has a time to keep. Outcomes that
-    /// expire are not asked for again: a client cannot expect its outcome to be there still.
+    /// Ends the load, and requests every key once more: first the open ones, which have a deadline.
+    /// Outcomes that expire are not requested again, because they may no longer exist.
     pub(crate) async fn settle(mut self, until: u64, outcomes_expire: bool) -> Result<()> {
         self.client.stop();
         let mut errands = Vec::new();
@@ -77,7 +78,7 @@ impl Load {
         errands.sort_by_key(|(_, standing)| *standing != Standing::Open);
         let (errands, next) = (Arc::new(errands), Arc::<AtomicU64>::default());
         let mut workers = JoinSet::new();
-        // Keys that expire do not wait in line behind keys that stay held.
+        // Keys that expire must not wait behind keys that stay held.
         let askers = if outcomes_expire { errands.len() as u64 } else { WORKERS };
         for worker in 0..askers {
             let (client, errands, next) = (self.client.clone(), Arc::clone(&errands), Arc::clone(&next));
@@ -140,7 +141,8 @@ impl Worker {
         }
         while let Some(ended) = at_once.join_next().await {
             let (other, standing) = ended.context("a caller panicked")??;
-            // A double at the same time is the same errand; all others are asked for at the end, too.
+            // A concurrent duplicate is the same errand; all other errands are also requested at
+            // the end.
             if (&other.caller, &other.work) != (&errand.caller, &errand.work) {
                 self.errands.push((other, standing));
             }
@@ -153,7 +155,7 @@ impl Worker {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let dice = self.chance.random_range(0..100);
         let work_ms = match dice {
-            // Before the effect, and after it.
+            // One half before the effect, and one half after it.
             _ if dice < self.style.slow_percent => self.style.slow_ms / 2,
             _ if dice < self.style.slow_percent + 3 => self.style.slow_ms / 6,
             _ => self.chance.random_range(0..3),

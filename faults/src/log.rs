@@ -1,4 +1,4 @@
-//! A log that outlives its process: each line is handed to the system by itself.
+//! A log that survives its process: each line is written to the system at once.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// A log of events. Clones write to the same.
+/// A log of events. Clones write to the same file.
 #[derive(Clone)]
 pub(crate) struct Log(Arc<Mutex<File>>);
 
 impl Log {
-    /// Goes on with a log, or begins it.
+    /// Opens a log for appending, and creates it if necessary.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| format!("could not open {}", path.display()))?;

@@ -49,10 +49,10 @@ struct Args {
 enum Role {
     /// Runs the rounds.
     Run(CampaignArgs),
-    /// Is the service of a round.
+    /// Runs as the service of a round.
     #[command(hide = true)]
     Service(ServiceArgs),
-    /// Is the ledger of a round.
+    /// Runs as the ledger of a round.
     #[command(hide = true)]
     Ledger(LedgerArgs),
 }

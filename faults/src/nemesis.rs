@@ -1,4 +1,4 @@
-//! What goes wrong in a round, one fault after the other, and its end.
+//! The nemesis: injects the faults of a round one after the other, and ends them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::sites::{self, Sites};
 use crate::tally::Tally;
 use crate::world::{ASYNC, LEASE_MS, MAIN, SMALL, SYNC, World};
 
-/// The points at which processes end, from before the claim to after the answer.
+/// The failpoints at which processes end, from before the claim to after the answer.
 pub(crate) const FAILPOINTS: [&str; 11] = [
     "before_claim",
     "before_commit",
@@ -31,34 +31,34 @@ pub(crate) const FAILPOINTS: [&str; 11] = [
     "before_reply",
 ];
 
-/// One more, where attempts are abandoned: by gateways that lose their upstream.
+/// A further failpoint where attempts are abandoned: in gateways that lose their upstream.
 const ABANDON: &str = "before_abandon";
 
-/// How long a fault lasts that has no end of its own.
+/// The duration of a fault without an end of its own.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// What hears of nothing any more, in a round whose store is to forget.
+/// The replica that receives no more data, in a round whose store has to forget.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stalled {
     Nothing,
     Standby,
-    /// Of the cluster's servers, the master and its replica.
+    /// The servers of the cluster: the master and its replica.
     Replica((usize, usize)),
 }
 
-/// Who does it all.
+/// The driver of all faults.
 pub(crate) struct Nemesis<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) world: &'a World,
     pub(crate) sites: &'a mut Sites,
     pub(crate) chance: StdRng,
     pub(crate) tally: Tally,
-    /// Which failpoint comes next.
+    /// The index of the next failpoint.
     pub(crate) turn: usize,
 }
 
 impl Nemesis<'_> {
-    /// Does one after the other, until the time is over.
+    /// Injects one fault after the other, until the time is over.
     pub(crate) async fn rage(&mut self) -> Result<()> {
         let faults = self.scenario.faults;
         let until = Instant::now() + self.scenario.length;
@@ -78,7 +78,7 @@ impl Nemesis<'_> {
             Fault::Kill => {
                 let point = self.next_failpoint();
                 let passes = match point {
-                    // These are rare.
+                    // These failpoints are passed rarely.
                     "before_renew" | "before_release" | ABANDON => self.chance.random_range(1..4),
                     _ => self.chance.random_range(1..60),
                 };
@@ -131,7 +131,8 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// The next in turn; with an upstream that is killed, now and then the one that only such a loss leads to.
+    /// The next failpoint in turn; with an upstream that is killed, sometimes the failpoint that
+    /// only such a loss leads to.
     fn next_failpoint(&mut self) -> &'static str {
         if !self.world.upstreams.is_empty() && self.chance.random_bool(0.2) {
             return ABANDON;
@@ -157,17 +158,19 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// One process hears of its grants only when their leases are over, and the other is about to take over.
+    /// Delays the grants of one process until their leases are over, while the other is about to
+    /// take over.
     async fn take_over_in_slow_commit(&mut self) -> Result<()> {
         let lease = Duration::from_millis(LEASE_MS);
         let road = &self.world.roads[self.chance.random_range(0..self.world.processes.len())];
-        // Operations queued meanwhile form one large batch, whose answer is then lost.
+        // Operations queued while answers are held back form one large batch, whose answer is then
+        // lost.
         road.hold_back();
         sleep(lease / 10).await;
         road.let_go();
         sleep(Duration::from_millis(1)).await;
         road.hold_back();
-        // From the end of the leases on, commits of takeovers are under way.
+        // Commits of takeovers are in progress from the end of the leases on.
         sleep(lease * 14 / 10).await;
         road.let_go();
         sleep(lease).await;
@@ -187,7 +190,7 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// Lets what hears of nothing any more take the place of what it was to stand by.
+    /// Promotes the replica that receives no more data.
     pub(crate) fn forget(&mut self, stalled: Stalled) -> Result<()> {
         block_in_place(|| match stalled {
             Stalled::Nothing => Ok(()),
@@ -202,7 +205,8 @@ impl Nemesis<'_> {
         })
     }
 
-    /// Ends all faults. When this returns, everything runs, and nothing is going to end by itself.
+    /// Ends all faults. When this returns, every process runs, and no process is going to end by
+    /// itself.
     pub(crate) async fn heal(&mut self) -> Result<()> {
         let World { doors, roads, processes, upstreams, clock, .. } = self.world;
         doors.iter().chain(roads).for_each(Proxy::heal);
@@ -213,7 +217,7 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// What was injected in all.
+    /// The number of injected faults of each kind.
     pub(crate) fn tally(mut self) -> Tally {
         let World { doors, roads, processes, upstreams, .. } = self.world;
         self.tally.add("cut before a client's answer", doors.iter().map(Proxy::cuts).sum());

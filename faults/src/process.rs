@@ -1,4 +1,4 @@
-//! A process that is started again whenever it ends, as a supervisor would.
+//! A process that is restarted whenever it ends, as by a supervisor.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,19 +20,19 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::reaper;
 
-/// How long it may take until a process listens.
+/// The time limit until a process listens.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// What is run.
+/// The command of a process.
 #[derive(Clone)]
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) args: Vec<OsString>,
     pub(crate) environment: Vec<(String, String)>,
-    /// Where it says what it has to say.
+    /// The file for its output.
     pub(crate) output: PathBuf,
-    /// Where it listens when it is up, if at an address.
+    /// The address on which it listens once it is up, if any.
     pub(crate) listen: Option<SocketAddr>,
 }
 
@@ -49,7 +49,7 @@ impl Program {
     }
 }
 
-/// A process, from one life to the next.
+/// A process, over all its restarts.
 pub(crate) struct Process {
     pub(crate) program: Program,
     state: Arc<State>,
@@ -58,28 +58,28 @@ pub(crate) struct Process {
 
 #[derive(Default)]
 struct State {
-    /// The process of now; 0 between two lives.
+    /// The current process identifier; 0 between two lives.
     id: AtomicI32,
     life: Mutex<Life>,
-    /// Where the next life is to end.
+    /// The failpoint at which the next life is to end.
     next: Mutex<Option<String>>,
-    /// How often it was killed, by where.
+    /// The number of kills, by place.
     ends: Mutex<BTreeMap<String, u64>>,
-    /// Why it is not started again.
+    /// The reason why it is not restarted.
     trouble: Mutex<Option<String>>,
 }
 
-/// What is known of the end of a life.
+/// The expected end of a life.
 #[derive(Default)]
 struct Life {
     /// The failpoint at which it is to end.
     armed: Option<String>,
-    /// It was killed from outside.
+    /// Set if it was killed from outside.
     killed: bool,
 }
 
 impl Process {
-    /// Starts it, waits until it is up, and starts it again whenever it has ended.
+    /// Starts the process, waits until it is up, and restarts it whenever it has ended.
     pub(crate) async fn start(program: Program) -> Result<Self> {
         let state = Arc::<State>::default();
         let child = program.start(None)?;
@@ -95,7 +95,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Waits until it listens.
+    /// Waits until the process listens.
     pub(crate) async fn up(&self) -> Result<()> {
         let Some(listen) = self.program.listen else { return Ok(()) };
         let began = Instant::now();
@@ -114,14 +114,14 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it. Its next life ends at a failpoint, such as `granted:37`, if there is one.
+    /// Kills the process. Its next life ends at a failpoint, such as `granted:37`, if one is given.
     pub(crate) fn kill(&self, next: Option<String>) {
         *lock(&self.state.next) = next;
         lock(&self.state.life).killed = true;
         self.signal(Signal::KILL);
     }
 
-    /// Lets it live from now on: when this returns, it runs, and is not going to end by itself.
+    /// Ends the kills: when this returns, the process runs, and is not going to end by itself.
     pub(crate) async fn disarm(&self) -> Result<()> {
         self.signal(Signal::CONT);
         loop {
@@ -132,30 +132,30 @@ impl Process {
                 (_, true) => self.kill(None),
                 (_, false) => return self.up().await,
             }
-            // Meanwhile the next life may have got what was meant for it.
+            // The next life may have received the failpoint in the meantime.
             sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// What it came to by itself, if not to anything good.
+    /// The unexpected end of the process, if there was one.
     pub(crate) fn trouble(&self) -> Option<String> {
         lock(&self.state.trouble).clone()
     }
 
-    /// How often it was killed, by where.
+    /// The number of kills, by place.
     pub(crate) fn ends(&self) -> Vec<(String, u64)> {
         lock(&self.state.ends).clone().into_iter().collect()
     }
 
-    /// The process of now; 0 between two lives.
+    /// The current process identifier; 0 between two lives.
     pub(crate) fn id(&self) -> i32 {
         self.state.id.load(Ordering::Relaxed)
     }
 
-    /// Sends a signal to the process of now, if there is one.
+    /// Sends a signal to the current process, if there is one.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(id) = Pid::from_raw(self.id()) {
-            // It may have ended by itself in this moment.
+            // The process may have ended by itself at this moment.
             let _gone = kill_process(id, signal);
         }
     }
@@ -163,7 +163,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // With its keeper, the process is killed.
+        // The process is killed together with its supervisor task.
         self.state.leave();
     }
 }
@@ -180,12 +180,13 @@ async fn keep(program: &Program, mut child: Child, state: &State) -> Result<()> 
             let place = place.unwrap_or_else(|| "at any moment".to_owned());
             *lock(&state.ends).entry(place).or_default() += 1;
         } else if ended.code() != Some(1) {
-            // Whoever cannot reach its store at the start says so, and ends with 1. Nothing else ends by itself.
+            // A process that cannot reach its store at the start exits with 1. Nothing else ends by
+            // itself.
             bail!("ended with {ended}; see {}", program.output.display());
         }
         child = program.start(failpoint)?;
         state.enter(&child);
-        // One that cannot start, as its store is away, is not to be started a hundred times a second.
+        // The pause limits the restarts of a process that cannot start because its store is down.
         sleep(Duration::from_millis(100)).await;
     }
 }
@@ -239,7 +240,7 @@ mod facts {
         let first = process.id();
         process.kill(Some("granted:3".to_owned()));
         let second = next_life(&process, first).await;
-        // As if it had killed itself at its failpoint.
+        // The signal stands for a failpoint at which the process kills itself.
         process.signal(Signal::KILL);
         next_life(&process, second).await;
         assert_eq!(process.ends(), [("at any moment".to_owned(), 1), ("at granted".to_owned(), 1)]);

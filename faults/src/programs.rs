@@ -1,4 +1,4 @@
-//! The executables of a run, kept from a build that comes meanwhile, and how they are called.
+//! The executables of a run, protected from later builds, and their command lines.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,39 +12,40 @@ use crate::process::Program;
 use crate::scenario::{Expected, Fault, Scenario};
 use crate::world::LEASE_MS;
 
-/// What processes of a round have to know.
+/// The common settings of the processes of a round.
 pub(crate) struct Stage<'a> {
     pub(crate) scenario: &'a Scenario,
-    /// Of their logs.
+    /// The folder of their logs.
     pub(crate) folder: &'a Path,
     /// The socket of the ledger.
     pub(crate) ledger: &'a Path,
-    /// The file that says by how much their clock is off.
+    /// The file with the offset of their clock.
     pub(crate) clock: &'a Path,
     pub(crate) urls: &'a Urls,
 }
 
-/// The URLs of a store, for each process or one for all, and of the cache before it.
+/// The URLs of a store, one for each process or one for all, and the URL of the cache in front of
+/// it.
 pub(crate) struct Urls {
     pub(crate) stores: Vec<String>,
     pub(crate) cache: Option<String>,
 }
 
 impl Urls {
-    /// That of the store, for this process.
+    /// The URL of the store for this process.
     fn of(&self, process: usize) -> &str {
         &self.stores[process % self.stores.len()]
     }
 }
 
-/// This executable, and that of the gateway beside it.
+/// This executable, and the executable of the gateway beside it.
 pub(crate) struct Programs {
     pub(crate) faults: PathBuf,
     pub(crate) semel: PathBuf,
 }
 
 impl Programs {
-    /// Keeps them in a folder.
+    /// Moves the executables to a folder.
     pub(crate) fn keep(folder: &Path) -> Result<Self> {
         let faults = std::env::current_exe().context("could not find this executable")?;
         let semel = faults.with_file_name("semel");
@@ -103,7 +104,7 @@ impl Programs {
         add("--policy", &stage.policy()?);
         add("--lease", &format!("{LEASE_MS}ms"));
         add("--admin", "off");
-        // The load has no credentials.
+        // The requests of the load have no credentials.
         add("--anonymous", "share");
         add("--store", stage.urls.of(index));
         stage.urls.cache.iter().for_each(|cache| add("--cache", cache));
@@ -128,7 +129,7 @@ impl Stage<'_> {
             set("LD_PRELOAD", library.to_str().context("the path of libfaketime is not text")?);
             set("FAKETIME_TIMESTAMP_FILE", self.clock.to_str().context("the path of a clock is not text")?);
             set("FAKETIME_CACHE_DURATION", "1");
-            // Only the time of day moves; a monotonic clock is not to be moved on any machine.
+            // Only the time of day is faked; the monotonic clock never jumps on a real machine.
             set("FAKETIME_DONT_FAKE_MONOTONIC", "1");
             set("DONT_FAKE_MONOTONIC", "1");
         }
@@ -142,8 +143,8 @@ fn keep(program: &Path, kept: &Path) -> Result<PathBuf> {
     if kept.exists() {
         fs::remove_file(kept)?;
     }
-    // Moved, where it can be: nobody is to take an executable with failpoints for the usual one. Cargo puts that there
-    // again when it is asked for it.
+    // The executable is moved where possible, so that one with failpoints is not mistaken for the
+    // usual one. Cargo restores it on the next build.
     fs::rename(program, kept)
         .or_else(|_| fs::copy(program, kept).map(drop))
         .with_context(|| format!("could not keep {}", program.display()))?;

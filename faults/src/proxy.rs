@@ -1,4 +1,4 @@
-//! A way to a server that can be cut between a question and its answer.
+//! A proxy to a server that can drop the connection between a request and its answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-/// As much as is passed on at once.
+/// The most bytes that are passed on at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A proxy that runs until it is dropped.
@@ -25,10 +25,10 @@ pub(crate) struct Proxy {
 
 #[derive(Default)]
 struct State {
-    /// How many of the next answers are to be lost.
+    /// The number of next answers to drop.
     wanted: AtomicU64,
     cuts: AtomicU64,
-    /// Whether answers are held back.
+    /// Set while answers are held back.
     holds_back: watch::Sender<bool>,
 }
 
@@ -42,13 +42,14 @@ impl Proxy {
             let mut connections = JoinSet::new();
             loop {
                 let Ok((client, _)) = listener.accept().await else {
-                    // Without a file handle left: some will be given back, and the clients come again.
+                    // The process is out of file handles: some will be closed, and the clients
+                    // reconnect.
                     sleep(Duration::from_millis(10)).await;
                     continue;
                 };
                 let state = Arc::clone(&passing);
                 connections.spawn(async move {
-                    // Whatever ends a connection, both of its ends are closed by dropping them.
+                    // However a connection ends, dropping closes both of its ends.
                     let _ended = pass(client, server, &state).await;
                 });
                 while connections.try_join_next().is_some() {}
@@ -61,7 +62,7 @@ impl Proxy {
         self.address
     }
 
-    /// Loses so many of the next answers, each with its connection.
+    /// Drops this number of next answers, each with its connection.
     pub(crate) fn cut(&self, answers: u64) {
         self.state.wanted.fetch_add(answers, Ordering::Relaxed);
     }
@@ -75,13 +76,13 @@ impl Proxy {
         self.state.holds_back.send_replace(false);
     }
 
-    /// Loses no more, and holds nothing back.
+    /// Drops no more answers, and holds none back.
     pub(crate) fn heal(&self) {
         self.state.wanted.store(0, Ordering::Relaxed);
         self.let_go();
     }
 
-    /// How many answers were lost.
+    /// The number of dropped answers.
     pub(crate) fn cuts(&self) -> u64 {
         self.state.cuts.load(Ordering::Relaxed)
     }
@@ -119,11 +120,11 @@ impl State {
     /// Waits while answers are held back.
     async fn let_pass(&self) {
         let mut held_back = self.holds_back.subscribe();
-        // Its other end is in this state, and is not gone before.
+        // The sender is part of this state, and lives at least as long.
         let _is_there = held_back.wait_for(|holds_back| !holds_back).await;
     }
 
-    /// Whether this answer is to be lost.
+    /// Returns `true` if this answer is to be dropped.
     fn takes_one(&self) -> bool {
         let less = |wanted: u64| wanted.checked_sub(1);
         let taken = self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
@@ -136,7 +137,7 @@ impl State {
 mod facts {
     use super::*;
 
-    /// A server that answers each byte with the same.
+    /// A server that echoes each byte.
     async fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,11 +1,12 @@
-//! Sees to it that no process outlives the harness, however that ends.
+//! The reaper, which kills all processes when the harness ends for any reason.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The shell that kills what is left. In a group of its own it is out of reach of Ctrl-C.
+/// The shell that kills the remaining processes. It has a process group of its own, out of reach of
+/// Ctrl-C.
 static REAPER: LazyLock<Mutex<Option<(Child, ChildStdin)>>> = LazyLock::new(|| {
     let mut shell = Command::new("sh");
     shell.args(["-c", include_str!("reaper.sh"), "faults"]).stdin(Stdio::piped()).process_group(0);
@@ -26,7 +27,7 @@ pub(crate) fn ends(process: u32) {
 
 fn tell(change: &str, process: u32) {
     if let Some((_, pipe)) = &mut *REAPER.lock().unwrap_or_else(PoisonError::into_inner) {
-        // Without the shell, processes are ended as long as the harness itself gets to it.
+        // Without the shell, processes are ended only if the harness ends normally.
         let _gone = writeln!(pipe, "{change} {process}");
     }
 }

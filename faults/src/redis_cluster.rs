@@ -1,4 +1,4 @@
-//! A cluster of Redis whose masters die, with or without what only they knew.
+//! A Redis cluster whose masters are killed, with or without data that only they have.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use testkit::servers::RedisServers;
 
 const MASTERS: usize = 3;
-/// How long the cluster may take to find its way.
+/// The time limit for the cluster to recover.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Three masters, and a replica of each.
@@ -34,7 +34,7 @@ impl RedisCluster {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// A master, and its replica, which listens to it.
+    /// A master and its connected replica.
     fn pair(&self) -> Result<(usize, usize)> {
         let began = Instant::now();
         loop {
@@ -54,16 +54,16 @@ impl RedisCluster {
         }
     }
 
-    /// Cuts a replica off from its master, so that it hears of nothing any more, and says which the two are.
+    /// Disconnects a replica from its master so that it receives no more data, and returns both.
     pub(crate) fn stop_replication(&mut self) -> Result<(usize, usize)> {
         let (master, replica) = self.pair()?;
         self.servers.signal("STOP", &node(replica))?;
-        // It would find in its socket what the master sends meanwhile.
+        // Without this, the replica would read what the master has sent into its socket.
         self.ask(master, &["client", "kill", "type", "replica"])?;
         Ok((master, replica))
     }
 
-    /// Kills a master, waits until its replica has taken its place, and starts it again as a replica.
+    /// Kills a master, waits until its replica is promoted, and restarts the master as a replica.
     pub(crate) fn fail_over(&mut self, (master, replica): (usize, usize)) -> Result<()> {
         self.servers.signal("KILL", &node(master))?;
         self.servers.signal("CONT", &node(replica))?;
@@ -80,17 +80,17 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Kills any master, and waits until its replica has taken its place.
+    /// Kills a random master, and waits until its replica is promoted.
     pub(crate) fn fail_any_over(&mut self) -> Result<()> {
         let pair = self.pair()?;
         self.fail_over(pair)
     }
 
-    /// Empties all of it.
+    /// Removes all data from the cluster.
     pub(crate) fn flush(&self) -> Result<()> {
         let mut flushed = 0;
         for node in 0..self.ports.len() {
-            // A replica refuses, and hears of it from its master.
+            // A replica refuses the command, and receives it from its master.
             flushed += usize::from(self.ask(node, &["flushall"])?.trim() == "OK");
         }
         ensure!(flushed == MASTERS, "{flushed} masters were flushed");

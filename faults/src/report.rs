@@ -1,4 +1,4 @@
-//! What a run came to, as tables for a page.
+//! The results of a run, as Markdown tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use crate::footprint::Footprint;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 
-/// What all rounds of each scenario came to, in the order they were first run.
+/// The results of all rounds of each scenario, in the order of their first runs.
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<Line>,
@@ -75,7 +75,7 @@ impl Report {
     }
 }
 
-/// Tells what a round came to.
+/// Prints the result of a round.
 pub(crate) fn show(
     scenario: &Scenario,
     verdict: &Verdict,

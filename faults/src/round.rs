@@ -1,4 +1,4 @@
-//! One round: start, rage, heal, settle, check.
+//! The phases of a round: start, inject faults, heal, settle, check.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,18 +23,18 @@ use crate::tally::{REQUESTS, Tally};
 use crate::transaction;
 use crate::world::{ASYNC, LEASE_MS, World, ledger_file};
 
-/// Within how long after the end of all faults, and a lease, every key has to be settled.
+/// The time limit for settling every key after all faults have ended and one lease has passed.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long there is load before anything is measured.
+/// The duration of the load before the first measurement.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// For how long the harness goes on asking after the end of all faults.
+/// The time for which the harness repeats requests after all faults have ended.
 const PATIENCE_US: u64 = 15_000_000;
 
-/// What a round came to.
+/// The result of a round.
 pub(crate) struct Ended {
     pub(crate) verdict: Verdict,
     pub(crate) tally: Tally,
-    /// What processes held on to before and after, if they lived as long.
+    /// The footprints of the processes before and after, for processes that lived as long.
     pub(crate) footprints: Vec<(Footprint, Footprint)>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     let Scenario { slow_percent, repeats, retention, .. } = *scenario;
     let mut style = Style { slow_percent, repeats, ..style("errand", retention) };
     if scenario.reconciles() {
-        // There is a takeover only where somebody asks for what another still waits for.
+        // A takeover needs a request for a key that another client still waits for.
         style.double_percent = 90;
     }
     let load = Load::start(&client, style, seed);
@@ -105,7 +105,8 @@ pub(crate) async fn run(
     Ok(Ended { verdict, tally, footprints })
 }
 
-/// How callers behave for whom outcomes are kept for so long, if not for much longer than any round.
+/// The behaviour of callers whose outcomes are kept for this retention, or for much longer than any
+/// round.
 fn style(name: &'static str, retention: Option<Duration>) -> Style {
     let lease = Duration::from_millis(LEASE_MS);
     let slow = retention.unwrap_or(lease) * 6 / 5;
@@ -119,7 +120,7 @@ fn style(name: &'static str, retention: Option<Duration>) -> Style {
     }
 }
 
-/// Some load without faults, and what the processes hold on to after it.
+/// Runs some load without faults, and measures the footprints after it.
 async fn warm_up(world: &World, log: &Log, seed: u64) -> Result<Vec<Footprint>> {
     let client = Client::new(world.targets(), log.clone(), false);
     let load = Load::start(&client, style("warm-up", None), !seed);
@@ -130,7 +131,7 @@ async fn warm_up(world: &World, log: &Log, seed: u64) -> Result<Vec<Footprint>> 
     world.processes.iter().map(Footprint::of).collect()
 }
 
-/// For a store that is to forget: from now on, its replica hears of nothing.
+/// Disconnects the replica of a store that has to forget.
 fn stall(place: Place, sites: &mut Sites) -> Result<Stalled> {
     block_in_place(|| match place {
         Place::AsyncPair => {

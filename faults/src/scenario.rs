@@ -1,10 +1,10 @@
-//! What is tried: which store, which policy, which faults, and what has to come of it.
+//! The scenarios: store, policy, faults, and the expected result.
 
 use std::time::Duration;
 
 use crate::checker::{Kind, Policy};
 
-/// A round: a store, a policy, faults, and what has to come of it.
+/// A round: a store, a policy, faults, and the expected result.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -13,70 +13,72 @@ pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     pub(crate) faults: &'static [Fault],
     pub(crate) length: Duration,
-    /// For how long outcomes are kept, if for so short a time that work outlasts it.
+    /// The retention, if it is so short that work may outlast it.
     pub(crate) retention: Option<Duration>,
-    /// How many of a hundred errands take longer than a lease, or than that retention.
+    /// The percentage of errands that take longer than a lease, or than that retention.
     pub(crate) slow_percent: u32,
-    /// Whether it is looked at that processes let go of what they took.
+    /// Set if the round checks that processes release their resources.
     pub(crate) measures_memory: bool,
-    /// How often callers repeat at most what they have the answer to.
+    /// The maximum number of repeats of an errand that has its answer.
     pub(crate) repeats: u32,
     pub(crate) expected: Expected,
 }
 
 impl Scenario {
-    /// Whether it takes a disk that can be filled.
+    /// Returns `true` if the round needs a disk that can be filled.
     pub(crate) fn needs_small_disk(&self) -> bool {
         matches!(self.place, Place::PostgresOnSmallDisk | Place::SqliteOnSmallDisk)
     }
 
-    /// Whether no process is killed or stopped. One under `retry` has to spare the store, too: a lease that cannot be renewed
-    /// is over.
+    /// Returns `true` if no process is killed or stopped. A round under `retry` must not disturb
+    /// the store either: a lease that cannot be renewed ends.
     pub(crate) fn spares_processes(&self) -> bool {
         use Fault::{Kill, KillUpstream, Pause, PauseBriefly};
         !self.faults.iter().any(|fault| matches!(fault, Kill | KillUpstream | Pause | PauseBriefly))
     }
 
-    /// Whether held keys are looked into by a hook, which may find that nothing happened.
+    /// Returns `true` if a hook examines held keys, and may find that nothing happened.
     pub(crate) fn reconciles(&self) -> bool {
         self.faults.contains(&Fault::TakeoverInSlowCommit)
     }
 
-    /// Whether the server itself is killed.
+    /// Returns `true` if the Postgres server is killed.
     pub(crate) fn kills_postgres(&self) -> bool {
         let kills = [Fault::RestartPostgres, Fault::Promote];
         self.faults.iter().any(|fault| kills.contains(fault))
     }
 }
 
-/// Where the records are.
+/// The store of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Postgres,
-    /// On a disk that can be filled.
+    /// Postgres on a disk that can be filled.
     PostgresOnSmallDisk,
-    /// With a standby that every commit waits for.
+    /// Postgres with a synchronous standby.
     SyncPair,
-    /// With a standby that nobody waits for, and that has not heard of anything since the round began.
+    /// Postgres with an asynchronous standby that has received no data since the beginning of the
+    /// round.
     AsyncPair,
-    /// One Redis, which syncs what it is told before it answers.
+    /// One Redis, which syncs its log before it answers.
     Redis,
-    /// One Redis before Postgres.
+    /// One Redis in front of Postgres.
     Tiered,
-    /// A cluster of Redis before Postgres.
+    /// A Redis cluster in front of Postgres.
     TieredCluster,
-    /// A cluster of Redis alone, one of whose replicas has not heard of anything since the round began.
+    /// A Redis cluster alone, with a replica that has received no data since the beginning of the
+    /// round.
     RedisCluster,
     Sqlite,
     SqliteOnSmallDisk,
 }
 
-/// What clients talk to.
+/// The service that clients call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Front {
     /// Two services with the layer.
     Layer,
-    /// Two gateways, each before a service that knows nothing.
+    /// Two gateways, each in front of a service without the layer.
     Gateway,
 }
 
@@ -86,26 +88,26 @@ pub(crate) enum Fault {
     Kill,
     /// The service behind a gateway is killed.
     KillUpstream,
-    /// A process stands still for three leases.
+    /// A process is stopped for three leases.
     Pause,
-    /// A process stands still for so long that another has just taken over.
+    /// A process is stopped just long enough for another to take over.
     PauseBriefly,
-    /// Answers to clients are lost, with their connections.
+    /// Answers to clients are dropped, with their connections.
     CutClients,
-    /// Answers of the store are lost, with their connections.
+    /// Answers of the store are dropped, with their connections.
     CutStore,
-    /// The answers that grant keys to one process come only after its leases, while the takeover of another process is in
-    /// its commit, which takes long.
+    /// The grants of one process arrive only after their leases, while the slow commit of another
+    /// process's takeover is in progress.
     TakeoverInSlowCommit,
     /// The server ends all connections.
     EndBackends,
-    /// Postgres is killed, and started again.
+    /// Postgres is killed and restarted.
     RestartPostgres,
-    /// The primary is killed, its standby promoted, and it becomes the standby.
+    /// The primary is killed, its standby is promoted, and the old primary becomes the standby.
     Promote,
     FlushRedis,
     RestartRedis,
-    /// Redis stands still for a second.
+    /// Redis is stopped for a second.
     PauseRedis,
     /// A master of the cluster is killed, and its replica promoted.
     FailOverRedis,
@@ -115,13 +117,13 @@ pub(crate) enum Fault {
     FillDisk,
 }
 
-/// What has to come of it.
+/// The expected result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Everything holds.
+    /// No violation.
     Nothing,
-    /// The checker reports this: the store forgets, as is documented.
+    /// A violation of one of these kinds: the store forgets, as documented.
     Reported(&'static [Kind]),
-    /// The checker reports one of these: the product makes this mistake on purpose.
+    /// A violation of one of these kinds: the product makes this mistake on purpose.
     Caught(&'static str, &'static [Kind]),
 }

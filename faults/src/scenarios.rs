@@ -1,4 +1,4 @@
-//! The rounds, in the order they are run.
+//! The rounds, in the order in which they run.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use Fault::{
     Pause, PauseBriefly, PauseRedis, Promote, RestartPostgres, RestartRedis, TakeoverInSlowCommit,
 };
 
-/// What a second effect looks like, to whom.
+/// The kinds of violations that show a second effect.
 const DOUBLES: &[Kind] = &[Kind::SecondEffect, Kind::SecondRun];
 
-/// So short that slow work outlasts it, and so long that nobody who asks again and again misses an outcome.
+/// A retention so short that slow work outlasts it, and so long that a client that keeps repeating
+/// misses no outcome.
 const SHORT_RETENTION: Option<Duration> = Some(Duration::from_secs(3));
 
-/// What goes wrong around processes that live on.
+/// The faults around processes that are not killed.
 const STEADY: &[Fault] =
     &[CutClients, CutStore, EndBackends, FlushRedis, CutClients, RestartPostgres, PauseRedis, RestartRedis];
 
-/// The same processes for ten minutes, to see what they hold on to.
+/// A round of ten minutes without restarts, to measure the resources of the processes.
 pub(crate) fn soak() -> Scenario {
     Scenario {
         name: "soak-tiered-hold",
@@ -37,7 +38,7 @@ pub(crate) fn soak() -> Scenario {
     }
 }
 
-/// The rounds in which everything has to hold.
+/// The rounds in which every promise has to hold.
 pub(crate) fn trials(length: Duration, repeats: u32) -> Vec<Scenario> {
     let round = |name, place, front, policy, faults| Scenario {
         name,
@@ -83,12 +84,13 @@ pub(crate) fn trials(length: Duration, repeats: u32) -> Vec<Scenario> {
             Transactional,
             &[Kill, CutClients, CutStore, EndBackends, Kill, CutClients, Pause],
         ),
-        // Leases are renewed: nothing is taken over from those who live.
+        // Leases are renewed: a living owner is never taken over.
         Scenario { slow_percent: 40, ..round("calm-retry", Place::Postgres, Layer, Retry, &[CutClients]) },
         Scenario {
             retention: SHORT_RETENTION,
             slow_percent: 40,
-            // Each errand takes as long as half of any other round.
+            // This round has half as many errands per time as the others, so it takes twice as
+            // long.
             length: 2 * length,
             ..round("outlasts-retention-hold", Place::Postgres, Layer, Hold, &[CutClients, CutStore, Kill])
         },
@@ -155,8 +157,8 @@ pub(crate) fn trials(length: Duration, repeats: u32) -> Vec<Scenario> {
     ]
 }
 
-/// The rounds in which something has to be found: stores that forget, as is documented, and mistakes on purpose. A checker
-/// that finds nothing here would find nothing anywhere.
+/// The rounds in which the checker must report a violation: stores that forget, as documented, and
+/// mistakes on purpose. A checker that finds nothing here would find nothing anywhere.
 pub(crate) fn controls() -> Vec<Scenario> {
     let round = |name, place, policy, faults: &'static [Fault], expected| Scenario {
         name,
@@ -166,7 +168,7 @@ pub(crate) fn controls() -> Vec<Scenario> {
         faults,
         length: Duration::from_secs(4),
         retention: None,
-        // Slow enough to be taken over in the middle, where there is a takeover.
+        // Slow enough to be taken over during the work, where there are takeovers.
         slow_percent: if policy == Retry { 40 } else { 1 },
         measures_memory: false,
         repeats: 4,

@@ -1,4 +1,5 @@
-//! The service: one effect a request, with the layer around it, or behind a gateway without.
+//! The service under test: one effect per request, with the layer around it, or without it behind a
+//! gateway.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,36 +34,36 @@ use crate::log::Log;
 use crate::transaction::Accounts;
 use crate::work::Work;
 
-/// In a build without faults nothing ends here.
+/// A build without failpoints never ends here.
 #[cfg(not(semel_faults))]
 fn reach(_point: &str) {}
 
-/// The process that has effects.
+/// The options of the service.
 #[derive(Args)]
 pub(crate) struct ServiceArgs {
-    /// Where it listens.
+    /// The address of the service.
     #[arg(long)]
     listen: SocketAddr,
-    /// The store of its keys; none behind a gateway.
+    /// The URL of the store; none behind a gateway.
     #[arg(long)]
     store: Option<String>,
-    /// The hot store before it.
+    /// The URL of the hot store in front of it.
     #[arg(long)]
     cache: Option<String>,
     #[arg(long, value_enum)]
     policy: Named,
     #[arg(long)]
     lease_ms: u64,
-    /// For how long outcomes are kept, if not for a day.
+    /// The retention of outcomes, one day by default.
     #[arg(long)]
     retention_ms: Option<u64>,
-    /// Has held keys looked into, by the logs of all handlers.
+    /// Reconciles held keys by the logs of all handlers.
     #[arg(long)]
     reconcile: bool,
     /// The socket of the ledger.
     #[arg(long)]
     ledger: PathBuf,
-    /// The folder in which each of its lives notes what its handlers do.
+    /// The folder of the handlers' logs, one for each life of the process.
     #[arg(long)]
     log: PathBuf,
 }
@@ -71,7 +72,7 @@ pub(crate) struct ServiceArgs {
 struct Service {
     ledger: Arc<PathBuf>,
     log: Log,
-    /// Where effects are rows of the store's own database.
+    /// The table of effects, where effects are rows of the store's own database.
     accounts: Option<Accounts>,
 }
 
@@ -119,7 +120,8 @@ pub(crate) async fn serve(args: ServiceArgs) -> Result<()> {
     Ok(())
 }
 
-/// The store behind its cache, if it has one. A cache that is away is none: it only saves time.
+/// The store behind its cache, if it has one. A cache that is down is left out, because it only
+/// saves time.
 async fn before(store: PostgresStore, cache: Option<&str>) -> Result<Arc<dyn Store>> {
     let Some(url) = cache else { return Ok(Arc::new(store)) };
     match RedisOptions::new(url)?.with_eviction_allowed().connect().await {
@@ -131,7 +133,7 @@ async fn before(store: PostgresStore, cache: Option<&str>) -> Result<Arc<dyn Sto
     }
 }
 
-/// An attempt, by the layer's lease or by what a gateway says of it.
+/// An attempt, described by the layer's lease or by the headers of a gateway.
 struct Attempt {
     lease: Option<Lease>,
     fence: u64,
@@ -192,7 +194,8 @@ impl Service {
         let outcome = outcome(&receipt)?;
         if let (Some(accounts), Some(lease)) = (&self.accounts, &attempt.lease) {
             if let Err(error) = accounts.book(&receipt, lease, &outcome).await {
-                // Rolled back, or committed with its outcome: either way the store knows.
+                // The transaction was rolled back, or committed with its outcome: in both cases the
+                // store has the truth.
                 eprintln!("not booked: {error:#}");
                 self.note(What::Release, &receipt, &attempt)?;
                 return Ok(turned_away());
@@ -222,7 +225,7 @@ impl Service {
     }
 }
 
-/// A receipt with headers that are recorded, too.
+/// The outcome of a receipt, with headers that are recorded, too.
 fn outcome(receipt: &Receipt) -> Result<Outcome> {
     let headers = [
         ("content-type", Bytes::from_static(b"application/json")),
@@ -232,7 +235,7 @@ fn outcome(receipt: &Receipt) -> Result<Outcome> {
     Ok(Outcome::new(201)?.with_headers(headers)?.with_body(serde_json::to_vec(receipt)?)?)
 }
 
-/// Nothing happened, says the handler: to the layer, and to a gateway.
+/// The answer that nothing happened, for the layer and for a gateway.
 fn turned_away() -> Response {
     let headers =
         [(RETRY_AFTER, "0"), (axum::http::HeaderName::from_static("idempotency-verdict"), "release")];

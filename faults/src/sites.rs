@@ -15,16 +15,16 @@ use tokio_postgres::{Client, NoTls};
 use crate::redis_cluster::RedisCluster;
 use crate::scenario::Place;
 
-/// Room for a new database of Postgres and some segments of its log; or for a file of SQLite.
+/// The size of a disk for a new Postgres database and some WAL segments, or for a SQLite file.
 const DISK_OF_POSTGRES_BYTES: u64 = 256 << 20;
 const DISK_OF_SQLITE_BYTES: u64 = 64 << 20;
-/// How long a server may take to recover.
+/// The time limit for the recovery of a server.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 
 const ALONE: [&str; 1] = ["max_connections=300"];
 const ON_SMALL_DISK: [&str; 3] = ["max_connections=100", "max_wal_size=64MB", "min_wal_size=32MB"];
 
-/// The one Redis that is not part of a cluster.
+/// The Redis that does not belong to a cluster.
 const HOT: &str = "hot";
 
 /// The servers.
@@ -32,11 +32,11 @@ const HOT: &str = "hot";
 pub(crate) struct Sites {
     postgres: Option<PostgresServers>,
     started: Vec<&'static str>,
-    /// Which of a pair takes writes, by the first that did.
+    /// The current primary of each pair, by the first primary.
     primary: BTreeMap<&'static str, &'static str>,
     redis: Option<(RedisServers, Port)>,
     cluster: Option<RedisCluster>,
-    /// A disk each, by whether it is that of Postgres: one that is full is not to end the other.
+    /// The disks, keyed by whether they belong to Postgres: a full disk must not end the other.
     disks: BTreeMap<bool, SmallDisk>,
 }
 
@@ -48,7 +48,7 @@ impl Sites {
         self.postgres.as_mut().context("there is no Postgres")
     }
 
-    /// Starts a server that stands by itself, unless it runs, and says where.
+    /// Starts a standalone server, unless it runs, and returns its address.
     pub(crate) fn alone(&mut self, name: &'static str) -> Result<SocketAddr> {
         if !self.started.contains(&name) {
             self.postgres()?.start(name, &ALONE)?;
@@ -57,7 +57,7 @@ impl Sites {
         self.address(name)
     }
 
-    /// The same for one whose disk can be filled.
+    /// The same for a server whose disk can be filled.
     pub(crate) fn on_small_disk(&mut self, name: &'static str) -> Result<SocketAddr> {
         if !self.started.contains(&name) {
             let folder = self.disk(Place::PostgresOnSmallDisk)?.path().to_owned();
@@ -68,7 +68,7 @@ impl Sites {
         self.address(name)
     }
 
-    /// Starts a primary and its standby, of which the primary comes first.
+    /// Starts a primary and its standby, and returns the primary first.
     pub(crate) fn pair(
         &mut self,
         first: &'static str,
@@ -89,7 +89,7 @@ impl Sites {
         Ok([self.address(first)?, self.address(second)?])
     }
 
-    /// Lets the standby take the place of its primary, which becomes the standby.
+    /// Promotes the standby, and makes the old primary its standby.
     pub(crate) fn promote(&mut self, pair: [&'static str; 2]) -> Result<()> {
         let old = *self.primary.get(pair[0]).context("there is no primary")?;
         let new = if old == pair[0] { pair[1] } else { pair[0] };
@@ -105,14 +105,15 @@ impl Sites {
         Ok((Ipv4Addr::LOCALHOST, self.postgres()?.port(name)?).into())
     }
 
-    /// Kills a server, and starts it again.
+    /// Kills a server, and restarts it.
     pub(crate) fn restart(&mut self, name: &str) -> Result<()> {
         let postgres = self.postgres()?;
         postgres.crash(name)?;
         postgres.start(name, &ALONE)
     }
 
-    /// Starts a server again if it has ended by itself, as it does when its log does not fit on its disk.
+    /// Restarts a server if it has ended by itself, as it does when its WAL does not fit on its
+    /// disk.
     pub(crate) fn revive(&mut self, name: &str) -> Result<()> {
         let postgres = self.postgres()?;
         match postgres.runs(name) {
@@ -121,7 +122,7 @@ impl Sites {
         }
     }
 
-    /// The Redis that stands before a store, and where.
+    /// Starts the Redis in front of a store, and returns its address.
     pub(crate) fn hot(&mut self) -> Result<SocketAddr> {
         if self.redis.is_none() {
             let mut servers = RedisServers::new()?;
@@ -171,7 +172,7 @@ impl Sites {
     }
 }
 
-/// The URL of a database; of several servers, the one that takes writes.
+/// The URL of a database; with several servers, of the one that accepts writes.
 pub(crate) fn url(servers: &[SocketAddr], database: &str) -> String {
     let hosts: Vec<String> = servers.iter().map(ToString::to_string).collect();
     format!(
@@ -180,7 +181,7 @@ pub(crate) fn url(servers: &[SocketAddr], database: &str) -> String {
     )
 }
 
-/// A connection of the harness's own, as soon as there is one to be had.
+/// A connection for the harness itself, as soon as the server accepts one.
 pub(crate) async fn connect(servers: &[SocketAddr], database: &str) -> Result<Client> {
     let began = Instant::now();
     loop {

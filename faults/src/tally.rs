@@ -1,4 +1,4 @@
-//! What was injected, and how often.
+//! The numbers of injected faults.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Tally {
         }
     }
 
-    /// How often something with such a name was injected.
+    /// The number of injected faults whose names begin with this prefix.
     pub(crate) fn of(&self, prefix: &str) -> u64 {
         self.0.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, count)| count).sum()
     }

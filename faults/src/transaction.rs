@@ -11,9 +11,9 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use crate::event::{Effect, Receipt};
 
-/// How many transactions a process has open at most.
+/// The largest number of open transactions of a process.
 const CONNECTIONS: usize = 8;
-/// How long one may take.
+/// The time limit of a transaction.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The table of effects.
@@ -31,7 +31,8 @@ impl Accounts {
         Ok(Self { config, store, idle: Arc::default(), room: Arc::new(Semaphore::new(CONNECTIONS)) })
     }
 
-    /// Commits the effect and the outcome together. An error may also mean that nobody knows.
+    /// Commits the effect and the outcome together. After an error, the commit may still have been
+    /// applied.
     pub(crate) async fn book(&self, receipt: &Receipt, lease: &Lease, outcome: &Outcome) -> Result<()> {
         let _room = self.room.acquire().await?;
         timeout(LIMIT, self.commit(receipt, lease, outcome)).await.context("it took too long")?
@@ -59,14 +60,14 @@ async fn connect(config: &Config) -> Result<Client> {
     Ok(client)
 }
 
-/// Makes the table.
+/// Creates the table.
 pub(crate) async fn prepare(client: &Client) -> Result<()> {
-    // Without a constraint: nothing but semel is to keep an effect from happening twice.
+    // The table has no constraint: only semel may prevent a second effect.
     let table = "create table effects (caller text not null, key text not null, run text not null)";
     client.batch_execute(table).await.context("could not make the table of effects")
 }
 
-/// What was committed.
+/// The committed effects.
 pub(crate) async fn effects(client: &Client) -> Result<Vec<Effect>> {
     let rows = client.query("select caller, key, run from effects", &[]).await?;
     Ok(rows.iter().map(|row| Effect { caller: row.get(0), key: row.get(1), run: row.get(2) }).collect())

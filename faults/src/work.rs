@@ -1,4 +1,4 @@
-//! What a client asks for: the same bytes each time, as semel compares them.
+//! The body of a request: its bytes are equal each time, because semel compares them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Work {
     pub(crate) key: String,
     pub(crate) intent: u32,
-    /// How long the handler takes before its effect, and after it.
+    /// The duration of the handler before its effect, and again after it.
     pub(crate) work_ms: u64,
-    /// The first attempt is to say that nothing happened.
+    /// Set if the first attempt is to say that nothing happened.
     pub(crate) turned_away_first: bool,
 }

@@ -1,4 +1,4 @@
-//! The processes of a round, the ways between them, and the store behind them.
+//! The processes of a round, the proxies between them, and the store behind them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,19 +20,20 @@ use crate::scenario::{Front, Place, Scenario};
 use crate::sites::{self, Sites};
 use crate::transaction;
 
-/// How long a lease is, in every round.
+/// The length of a lease in every round.
 pub(crate) const LEASE_MS: u64 = 1_000;
 
-/// How many processes clients can turn to.
+/// The number of processes that clients can use.
 const PROCESSES: usize = 2;
 
-/// The servers of Postgres by their names.
+/// The names of the Postgres servers.
 pub(crate) const MAIN: &str = "main";
 pub(crate) const SMALL: &str = "small";
 pub(crate) const SYNC: [&str; 2] = ["sync_a", "sync_b"];
 pub(crate) const ASYNC: [&str; 2] = ["async_a", "async_b"];
 
-/// Lets commits that take keys over last longer, once for each transaction. The rows are locked as long.
+/// SQL that makes commits of takeovers slow, once for each transaction. The rows stay locked during
+/// the commit.
 const SLOW_TAKEOVERS: &str = "
 create function take_time() returns trigger language plpgsql as $$
 begin
@@ -46,31 +47,31 @@ $$;
 create constraint trigger slow_takeovers after update on semel.records deferrable initially deferred for each row
     when (old.state = 'running' and new.attempt > old.attempt) execute function take_time()";
 
-/// Everything that runs in a round.
+/// The running parts of a round.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
-    /// What clients talk to.
+    /// The processes that clients call.
     pub(crate) processes: Vec<Process>,
-    /// What stands behind gateways.
+    /// The services behind gateways.
     pub(crate) upstreams: Vec<Process>,
-    /// The ways from clients to processes.
+    /// The proxies between clients and processes.
     pub(crate) doors: Vec<Proxy>,
-    /// The ways from processes to the store; those to Postgres first, of one process after the other.
+    /// The proxies between processes and the store; those to Postgres first, grouped by process.
     pub(crate) roads: Vec<Proxy>,
-    /// The servers of Postgres behind those ways, and the database there.
+    /// The Postgres servers behind those proxies, and the database there.
     pub(crate) postgres: Vec<SocketAddr>,
     pub(crate) database: String,
-    /// The file that says by how much the application's clock is off.
+    /// The file with the offset of the application's clock.
     pub(crate) clock: PathBuf,
     _ledger: Process,
-    /// Of the processes, which are started again on them.
+    /// The ports of the processes, which stay the same over restarts.
     ports: [Port; 2 * PROCESSES],
-    /// Of the ledger's socket: its path has to be short.
+    /// The folder of the ledger's socket, whose path has to be short.
     socket: TempDir,
 }
 
 impl World {
-    /// Starts all of it.
+    /// Starts all parts.
     pub(crate) async fn start(
         scenario: &Scenario,
         sites: &mut Sites,
@@ -114,7 +115,7 @@ impl World {
         Ok(world)
     }
 
-    /// Ends all of it, and leaves no data behind.
+    /// Ends all parts, and removes the data.
     pub(crate) async fn end(self, scenario: &Scenario, sites: &mut Sites) -> Result<()> {
         let processes = self.processes.iter().chain(&self.upstreams);
         if let Some(trouble) = processes.filter_map(Process::trouble).next() {
@@ -135,12 +136,12 @@ impl World {
         Ok(())
     }
 
-    /// Where clients go.
+    /// The addresses that clients call.
     pub(crate) fn targets(&self) -> Arc<[SocketAddr]> {
         self.doors.iter().map(Proxy::address).collect()
     }
 
-    /// The logs of all handlers: one of each life, as the last line of one may be cut off.
+    /// The logs of all handlers, one for each life, because the last line of a log may be cut off.
     pub(crate) fn handler_logs(&self) -> Result<Vec<PathBuf>> {
         self.files("steps")
     }
@@ -197,7 +198,7 @@ impl World {
         Ok(Urls { stores, cache })
     }
 
-    /// The one Redis, empty, and a way to it.
+    /// Empties the standalone Redis, and starts a proxy to it.
     async fn open_hot(&mut self, sites: &mut Sites) -> Result<String> {
         let server = block_in_place(|| {
             let server = sites.hot()?;
@@ -210,7 +211,7 @@ impl World {
         Ok(url)
     }
 
-    /// Makes a database on these servers, and ways to them for each process.
+    /// Creates a database on these servers, and starts a proxy for each process.
     async fn open_postgres(&mut self, servers: &[SocketAddr], scenario: &Scenario) -> Result<Vec<String>> {
         self.postgres = servers.to_vec();
         let client = sites::connect(servers, "postgres").await?;
@@ -251,7 +252,7 @@ pub(crate) fn ledger_file(folder: &Path) -> PathBuf {
     folder.join("ledger")
 }
 
-/// Starts the ledger, which no fault is for.
+/// Starts the ledger, which has no faults.
 async fn ledger(programs: &Programs, folder: &Path, short: &Path) -> Result<Process> {
     let (socket, file) = (ledger_socket(short), ledger_file(folder));
     let args = ["ledger".into(), "--listen".into(), socket.clone().into(), "--file".into(), file.into()];

@@ -1,18 +1,18 @@
-//! What clients got, and whether it is what was recorded.
+//! The answers to clients, compared with the recorded outcome.
 
 use super::kind::Kind;
 use super::story::{Seen, Story};
 use super::verdict::Findings;
 use crate::event::{Answer, Receipt, Request};
 
-/// Another attempt runs.
+/// The problem code for a running attempt.
 pub(super) const PENDING: &str = "idempotency_key_pending";
-/// An attempt was lost.
+/// The problem code for a lost attempt.
 pub(crate) const OUTCOME_UNKNOWN: &str = "idempotency_outcome_unknown";
-/// The key was used for another request.
+/// The problem code for a key that was used for another request.
 pub(super) const REUSED: &str = "idempotency_key_reused";
 
-/// The outcome of a key, as one client was told it.
+/// The outcome of a key, as one client received it.
 #[derive(Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) request: &'a Request,
@@ -27,18 +27,18 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// All that clients were told of this key's outcome. Receipts of other keys and other intents are left out: they are reported, and
-/// say nothing about this key.
+/// All outcomes of this key that clients received. Receipts of other keys and other intents are
+/// reported elsewhere and left out here, because they prove nothing about this key.
 pub(super) struct Told<'a> {
     pub(super) all: Vec<Outcome<'a>>,
-    /// The first that somebody had.
+    /// The first outcome that any client received.
     pub(super) first: Option<Outcome<'a>>,
-    /// One for each run, in the order of their names. More than one is a violation.
+    /// The outcomes by run, in the order of the runs' names. More than one is a violation.
     runs: Vec<Outcome<'a>>,
 }
 
 impl<'a> Told<'a> {
-    /// Reads the receipts, and reports those that this client should not have got.
+    /// Reads the receipts, and reports those that this client must not receive.
     pub(super) fn read(
         story: &Story<'a>,
         started_elsewhere: &dyn Fn(&str) -> bool,
@@ -77,7 +77,7 @@ impl<'a> Told<'a> {
         Self { all, first, runs }
     }
 
-    /// The runs whose outcome was told.
+    /// The runs whose outcome was received.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&'a str, &Outcome<'a>)> {
         self.runs.iter().map(|outcome| (outcome.receipt.run.as_str(), outcome))
     }
@@ -86,7 +86,7 @@ impl<'a> Told<'a> {
         self.runs.binary_search_by_key(&run, |outcome| outcome.receipt.run.as_str()).is_ok()
     }
 
-    /// Whether somebody had the outcome before this request was sent.
+    /// The first outcome, if a client had received it before this request was sent.
     pub(super) fn before(&self, request: &Request) -> Option<&Outcome<'a>> {
         self.first.as_ref().filter(|first| first.request.ended_at < request.sent_at)
     }
@@ -135,8 +135,9 @@ fn made_by_a_run(story: &Story<'_>, told: &Told<'_>, findings: &mut Findings<'_>
     }
 }
 
-/// An outcome can only be recorded with the fence that the key has, and no fence is given out after it. So it is the highest of
-/// all. That holds with forgetting, too: what is forgotten is a first grant, and its owner finds no record any more.
+/// Checks that the outcome has the highest fence of all runs. An outcome can only be recorded with
+/// the current fence of the key, and no fence is granted afterwards. This holds for a store that
+/// forgets, too: it only forgets first grants, whose owners then find no record.
 fn current(story: &Story<'_>, told: &Told<'_>, findings: &mut Findings<'_>) {
     for outcome in &told.all {
         let Some(run) = story.run(&outcome.receipt.run) else {
@@ -146,7 +147,8 @@ fn current(story: &Story<'_>, told: &Told<'_>, findings: &mut Findings<'_>) {
             findings.report(Kind::StaleOutcome, || format!("{}, but it was {run}", outcome.seen()));
         }
     }
-    // Of two outcomes one is stale of itself; that is reported as the change that it is.
+    // If there are two outcomes, one of them is stale; that is already reported as a changed
+    // answer.
     let (Some(first), Some(last), false) = (told.first, story.runs.last(), findings.has(Kind::AnswerChanged))
     else {
         return;

@@ -1,4 +1,4 @@
-//! 409: somebody else has the key.
+//! Status 409: another request has the key.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::story::{Seen, Story};
 use super::verdict::Findings;
 use crate::event::{Answer, Request};
 
-/// Whether somebody else was said to have the key.
+/// Returns `true` if the answer says that another request has the key.
 pub(super) fn is_conflict(request: &Request) -> bool {
     matches!(&request.answer, Answer::Refused { status: 409, code } if code == PENDING || code == OUTCOME_UNKNOWN)
 }
@@ -25,7 +25,8 @@ pub(super) fn check(terms: &Terms, story: &Story<'_>, told: &Told<'_>, findings:
                 format!("{}; and then {}", known.seen(), Seen(request))
             });
         } else if !terms.forgets && !sent[&request.intent].has_another(request) {
-            // Who has the key asked for the same, else it would be a mismatch. With forgetting, a request may lose its own key.
+            // The other request has the same intent, or the answer would be a mismatch. With a
+            // store that forgets, a request may lose its own key.
             findings.report_answer(Kind::FalseConflict, request, || {
                 format!("{}, but there was no other request for the same by then", Seen(request))
             });
@@ -33,7 +34,7 @@ pub(super) fn check(terms: &Terms, story: &Story<'_>, told: &Told<'_>, findings:
     }
 }
 
-/// When the first two requests were sent.
+/// The sending times of the first two requests.
 #[derive(Default)]
 struct Sent {
     first: Option<u64>,
@@ -41,7 +42,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// In the order in which they were sent.
+    /// Notes a request; requests come in the order of their sending times.
     fn note(&mut self, sent_at: u64) {
         if self.first.is_none() {
             self.first = Some(sent_at);
@@ -50,7 +51,7 @@ impl Sent {
         }
     }
 
-    /// Whether there was one before this one had ended, besides itself.
+    /// Returns `true` if another request was sent before this one ended.
     fn has_another(&self, request: &Request) -> bool {
         self.second.is_some_and(|second| second <= request.ended_at)
     }

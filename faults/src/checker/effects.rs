@@ -1,4 +1,4 @@
-//! What the ledger holds.
+//! The effects in the ledger.
 
 use super::answers::Told;
 use super::kind::Kind;
@@ -23,7 +23,7 @@ pub(super) fn check(
     }
     for (run, outcome) in told.runs() {
         let has_effect = story.effects.binary_search_by_key(&run, |effect| effect.run.as_str()).is_ok();
-        // A run that never started is reported as such.
+        // A run that never started is reported elsewhere.
         if !has_effect && story.run(run).is_some() {
             findings.report(Kind::EffectMissing, || {
                 format!("{}, which has no effect; there are effects of: {}", outcome.seen(), runs())

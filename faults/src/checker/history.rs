@@ -1,4 +1,4 @@
-//! Everything that was logged in a round.
+//! The logs of a round.
 
 use std::path::PathBuf;
 

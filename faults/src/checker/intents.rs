@@ -1,4 +1,4 @@
-//! 422: the key was used for another request.
+//! Status 422: the key was used for another request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use super::story::{Seen, Story};
 use super::verdict::Findings;
 use crate::event::{Answer, Request};
 
-/// Whether the key was said to be used for another request.
+/// Returns `true` if the answer says that the key was used for another request.
 pub(super) fn is_mismatch(request: &Request) -> bool {
     matches!(&request.answer, Answer::Refused { status: 422, code } if code == REUSED)
 }
 
-/// A key belongs to the intent that claimed it first, for good: through release, void and takeover. Only a store that forgets the
-/// first grant lets another intent have it.
+/// Checks that a key belongs to the intent that claimed it first, through release, void and
+/// takeover. Another intent may own it only in a store that forgets the first grant.
 pub(super) fn check(terms: &Terms, story: &Story<'_>, told: &Told<'_>, findings: &mut Findings<'_>) {
     let owners = Owners::of(story, told);
     if !terms.forgets {
@@ -38,7 +38,7 @@ fn one_owner(story: &Story<'_>, owners: &Owners, findings: &mut Findings<'_>) {
     let is_stranger = |request: &&&Request| {
         is_conflict(request) && !owners.known.is_empty() && !owners.known.contains(&request.intent)
     };
-    // One that came after the outcome is reported as the conflict that it is.
+    // A mismatch after the outcome is already reported as a false conflict.
     if !findings.has(Kind::FalseConflict)
         && let Some(request) = story.requests.iter().find(is_stranger)
     {
@@ -48,13 +48,14 @@ fn one_owner(story: &Story<'_>, owners: &Owners, findings: &mut Findings<'_>) {
     }
 }
 
-/// To which intents a key may belong.
+/// The intents that may own a key.
 struct Owners {
-    /// Those that ran, or were told an outcome.
+    /// The intents that ran, or whose outcome was received.
     known: BTreeSet<u32>,
-    /// The two intents that were sent first, and when.
+    /// The two intents that were sent first, and their times.
     earliest: Vec<(u64, u32)>,
-    /// When an intent was first sent that was not refused as a mismatch, and so may be the owner.
+    /// The first sending time of an intent that was not refused as a mismatch, and so may be the
+    /// owner.
     possible_from: Option<u64>,
 }
 
@@ -79,7 +80,7 @@ impl Owners {
         Self { known, earliest, possible_from }
     }
 
-    /// Why this request cannot have been a mismatch.
+    /// The reason why this request cannot have been a mismatch.
     fn objection(&self, terms: &Terms, told: &Told<'_>, request: &Request) -> Option<&'static str> {
         let Request { intent, ended_at, .. } = request;
         if told.before(request).is_some_and(|known| known.receipt.intent == *intent) {

@@ -1,41 +1,47 @@
-//! The promises that can be broken, each by its name.
+//! The kinds of violations, each with its promise.
 
 use std::fmt;
 
-/// What was broken. Each says what was promised.
+/// A broken promise. Each variant states the promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     /// Under `hold` and `transactional` a key has at most one effect, and no run has two.
     SecondEffect,
-    /// An outcome that somebody was told has its effect, and an effect has a handler that logged its start.
+    /// An outcome that a client received has its effect, and an effect has a handler that logged
+    /// its start.
     EffectMissing,
     /// A replay is equal to the outcome, status and digest, byte for byte.
     ReplayDiffers,
-    /// Whoever asks, and whenever, a key has one outcome: that of one run.
+    /// A key has one outcome, that of one run, for every client at any time.
     AnswerChanged,
-    /// Nobody hears that a key was used for another request unless it was, and the first request never does.
+    /// A request is refused as a mismatch only if the key was used for another request, and the
+    /// first request never is.
     FalseMismatch,
-    /// A key that was used for one request refuses any other, before all else.
+    /// A key that was used for one request refuses any other, before all other checks.
     MismatchMissed,
-    /// Nobody hears that a key is in use unless another request has it, nor once its outcome has been told.
+    /// A request is refused as a conflict only while another request has the key, and never after a
+    /// client received the outcome.
     FalseConflict,
     /// A client gets the handler's answer, 2xx, or one of the refusals that a fault can cause.
     UnexpectedAnswer,
-    /// An outcome that was told once is told again after all faults.
+    /// An outcome that a client received once is still received after all faults.
     OutcomeLost,
     /// Under `hold` a handler starts at most once, unless each earlier one said that nothing happened.
     SecondRun,
-    /// A handler starts again only when the lease before is over, or was given back.
+    /// A handler starts again only when the previous lease is over, or was released.
     EarlyTakeover,
-    /// Each grant of a key has a higher fence and attempt than all before it, and starts one run.
+    /// Each grant of a key has a higher fence and attempt than all previous ones, and starts one
+    /// run.
     FenceRepeated,
-    /// Only the current fence can write: an outcome has the highest fence of all runs, the one its run was given.
+    /// Only the current fence can write: an outcome has the highest fence of all runs, which is the
+    /// fence of its run.
     StaleOutcome,
-    /// After healing, and a lease, every key that is asked for gets its answer.
+    /// After healing and one lease, every key that is requested gets its answer.
     Unsettled,
-    /// Every key is asked for once more after healing: a promise of the harness, without which it proves nothing.
+    /// Every key is requested once more after healing: a promise of the harness, without which it
+    /// proves nothing.
     Unasked,
-    /// Nobody gets, runs or changes what is another caller's or another key's.
+    /// No client or run gets or changes data of another caller or another key.
     ForeignBody,
     /// There is no outcome without a run that made it.
     SuccessWithoutRun,
@@ -63,7 +69,7 @@ impl Kind {
         Self::SuccessWithoutRun,
     ];
 
-    /// A word for programs. It does not change.
+    /// A code for programs, which does not change.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::SecondEffect => "second_effect",

@@ -1,11 +1,12 @@
-//! Holds what clients, handlers and the ledger saw against what semel promises.
+//! The comparison of the logs of clients, handlers and the ledger with the promises of semel.
 //!
-//! Pure: a history in, violations out. It knows nothing of the faults, and of the store only what is in [`Terms`].
-//! What it takes for granted:
+//! The checker is pure: a history goes in, violations come out. It does not depend on the faults,
+//! and knows about the store only the content of [`Terms`]. Its assumptions:
 //!
-//! - The logs are whole, but for a half line at the end: a request that was sent is logged, if only as lost; a handler logs
-//!   that it starts before it does anything, and that it releases before it answers so.
-//! - Retention is longer than a round, and nobody sets the store's clock.
+//! - The logs are complete, except for half a line at the end: a request that was sent is logged,
+//!   at least as lost; a handler logs its start before any other step, and its release before the
+//!   answer.
+//! - Retention is longer than a round, and the store's clock is never set.
 
 mod history;
 mod kind;
@@ -33,10 +34,10 @@ use answers::Told;
 use story::stories;
 use verdict::Findings;
 
-/// What happens to a key whose attempt was lost.
+/// The policy for a key whose attempt was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Policy {
-    /// It is held: nothing runs again.
+    /// The key is held, and nothing runs again.
     Hold,
     /// The next attempt takes over.
     Retry,
@@ -44,28 +45,28 @@ pub(crate) enum Policy {
     Transactional,
 }
 
-/// What was agreed for a round.
+/// The conditions of a round.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) policy: Policy,
     pub(crate) lease: Duration,
-    /// When the last fault was over.
+    /// The end of the last fault.
     pub(crate) healed_at: u64,
-    /// Leases may end early because attempts are abandoned: a gateway that lost its upstream.
+    /// Set if leases may end early because attempts are abandoned: a gateway lost its upstream.
     pub(crate) abandons: bool,
-    /// The database itself was killed, under `transactional`: a first grant is not flushed by itself, so it may be lost as long as
-    /// its outcome is, and the key then begins anew.
+    /// Set if the database was killed under `transactional`: a first grant is not flushed by
+    /// itself, so it may be lost until its outcome is recorded, and the key then starts a new life.
     pub(crate) forgets: bool,
-    /// No process was killed or stopped, and under `retry` the store was let alone, too: whoever started has gone on. So no
-    /// key is held in the end, and none is taken over.
+    /// Set if no process was killed or stopped and, under `retry`, the store had no faults either:
+    /// every handler that started has continued. No key is held at the end, and none is taken over.
     pub(crate) survivors: bool,
-    /// Outcomes expire soon, so that those that were told are not asked for again.
+    /// Set if outcomes expire soon, so that received outcomes are not requested again.
     pub(crate) expires: bool,
-    /// How long settling may take after healing, besides a lease.
+    /// The time limit for settling after healing, in addition to one lease.
     pub(crate) settle: Duration,
 }
 
-/// Says what was seen, and what of it may not be.
+/// Checks a history: the counts of its events, and the violations.
 pub(crate) fn check(terms: &Terms, history: &History) -> Verdict {
     let mut counts = Counts::of(history);
     let mut violations = Vec::new();

@@ -1,4 +1,4 @@
-//! Which handlers may start, and with which fences.
+//! The starts of handlers, and their fences.
 
 use super::kind::Kind;
 use super::story::{Run, Story};
@@ -20,7 +20,7 @@ pub(super) fn check(
     }
 }
 
-/// A run and its steps are of a key that somebody asked for, and of one key only.
+/// Checks that a run and its steps belong to exactly one key, which was requested.
 fn belong(story: &Story<'_>, started_elsewhere: &dyn Fn(&str) -> bool, findings: &mut Findings<'_>) {
     if story.requests.is_empty() {
         findings.report(Kind::ForeignBody, || match story.runs.first() {
@@ -61,7 +61,7 @@ fn rise(terms: &Terms, story: &Story<'_>, findings: &mut Findings<'_>) {
             });
         }
     }
-    // The same run with two fences.
+    // One run with two fences.
     if let Some(run) = story.runs.iter().find(|run| {
         let first = story.run(&run.start.run);
         first.is_some_and(|first| first.start.fence != run.start.fence)
@@ -72,7 +72,8 @@ fn rise(terms: &Terms, story: &Story<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Only a first grant is not flushed. What follows it then begins anew, at attempt 1; it need not be the next that starts.
+/// Returns `true` if a grant may have been forgotten. Only first grants are not flushed. The next
+/// grant is then attempt 1 again; its handler need not be the next one to start.
 fn may_be_forgotten(terms: &Terms, run: &Run<'_>) -> bool {
     terms.forgets && run.start.attempt == 1
 }
@@ -83,7 +84,8 @@ fn start_once(story: &Story<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// The fence is the store's clock at the grant, so it tells by itself how long the lease before had been.
+/// Checks that the previous lease was over. The fence is the store's clock at the grant, so two
+/// fences show how long the previous lease had lasted.
 fn wait_for_the_lease(terms: &Terms, story: &Story<'_>, findings: &mut Findings<'_>) {
     if terms.abandons {
         return;
@@ -92,7 +94,7 @@ fn wait_for_the_lease(terms: &Terms, story: &Story<'_>, findings: &mut Findings<
     for (run, next) in story.successions() {
         let begins_anew = may_be_forgotten(terms, run);
         let lasted = next.start.fence - run.start.fence;
-        // A lease that is renewed is not over, however long ago it was granted.
+        // A renewed lease is not over, however long ago it was granted.
         let early = lasted < lease || terms.survivors;
         if early && !run.made_way_for(next) && !begins_anew {
             findings.report(Kind::EarlyTakeover, || {

@@ -1,4 +1,4 @@
-//! What becomes of a key when all is well again.
+//! The state of each key after healing.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn check(terms: &Terms, story: &Story<'_>, told: &Told<'_>, findings:
         }
     }
     for (intent, requests) in asked {
-        // What follows from an answer that was reported is no news.
+        // Consequences of an answer that is already reported are not reported again.
         if findings.is_spoiled(intent) {
             continue;
         }
@@ -41,7 +41,7 @@ pub(super) fn check(terms: &Terms, story: &Story<'_>, told: &Told<'_>, findings:
     }
 }
 
-/// An outcome that somebody has is what the last request gets.
+/// Checks that the last request receives the outcome that a client had received.
 fn kept(first: &Outcome<'_>, requests: &[&Request], findings: &mut Findings<'_>) {
     let is_told = |request: &&&Request| matches!(request.answer, Answer::Outcome { .. });
     let told = || requests.iter().filter(is_told);
@@ -55,7 +55,8 @@ fn kept(first: &Outcome<'_>, requests: &[&Request], findings: &mut Findings<'_>)
         if first.request.ended_at < request.sent_at {
             findings.report(Kind::OutcomeLost, seen);
         } else {
-            // It may have been on its way all the time. Whoever asks again will know.
+            // The request may have been in flight all the time. Only a later request can show the
+            // outcome.
             findings.report(Kind::Unasked, || {
                 format!("{}; but no request was sent since: {}", first.seen(), Seen(request))
             });
@@ -63,7 +64,7 @@ fn kept(first: &Outcome<'_>, requests: &[&Request], findings: &mut Findings<'_>)
     }
 }
 
-/// Everything that was lost is taken over a lease later.
+/// Checks that every lost attempt was taken over one lease later.
 fn in_time(terms: &Terms, first: &Outcome<'_>, requests: &[&Request], findings: &mut Findings<'_>) {
     let deadline = deadline(terms, requests);
     if terms.policy != Policy::Hold && first.request.ended_at > deadline {
@@ -73,7 +74,8 @@ fn in_time(terms: &Terms, first: &Outcome<'_>, requests: &[&Request], findings: 
     }
 }
 
-/// Nobody was told an outcome of this intent: then the key is another's, or, under hold, known to be held.
+/// Checks an intent without an outcome: the key belongs to another intent, or is known to be held
+/// under `hold`.
 fn settled(terms: &Terms, requests: &[&Request], findings: &mut Findings<'_>) {
     let Some(last) = requests.last() else {
         return;
@@ -100,7 +102,7 @@ fn is_held(request: &Request) -> bool {
     matches!(&request.answer, Answer::Refused { status: 409, code } if code == OUTCOME_UNKNOWN)
 }
 
-/// Every lease from before healing is over by then, and somebody has asked since.
+/// The time by which every lease from before healing is over, and a request was sent since.
 fn deadline(terms: &Terms, requests: &[&Request]) -> u64 {
     let over_at = terms.healed_at.saturating_add(micros(terms.lease));
     let asked_at = requests.first().map_or(0, |first| first.sent_at);

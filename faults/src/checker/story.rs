@@ -1,4 +1,4 @@
-//! What is known of one key, from all three logs.
+//! The events of one key, from all three logs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,20 +6,20 @@ use std::fmt;
 use super::history::History;
 use crate::event::{Answer, Effect, Request, Step, What};
 
-/// What is known of one key of one caller.
+/// The events of one key of one caller.
 #[derive(Default)]
 pub(super) struct Story<'a> {
     pub(super) caller: &'a str,
     pub(super) key: &'a str,
-    /// In the order in which they were sent.
+    /// The requests, in the order of their sending times.
     pub(super) requests: Vec<&'a Request>,
-    /// In the order of their fences.
+    /// The runs, in the order of their fences.
     pub(super) runs: Vec<Run<'a>>,
-    /// In the order of their runs.
+    /// The effects, in the order of their runs.
     pub(super) effects: Vec<&'a Effect>,
-    /// All but the starts.
+    /// All steps except the starts.
     pub(super) steps: Vec<&'a Step>,
-    /// For a run's name, where it is in `runs`; in the order of the names.
+    /// The index in `runs` by the run's name, in the order of the names.
     names: Vec<(&'a str, usize)>,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Whether it gave the key back before another run started. Both are by one clock, which nobody moves.
+    /// Returns `true` if this run released the key before the other run started. Both times are
+    /// from one clock, which is never set.
     pub(super) fn made_way_for(&self, next: &Run<'_>) -> bool {
         self.released_at.is_some_and(|at| at <= next.start.at)
     }
@@ -44,7 +45,7 @@ impl<'a> Story<'a> {
         self.names.get(first).filter(|(other, _)| *other == name).map(|(_, at)| &self.runs[*at])
     }
 
-    /// Each run with the next one that has a higher fence.
+    /// Each run with the next run of a higher fence.
     pub(super) fn successions(&self) -> impl Iterator<Item = (&Run<'a>, &Run<'a>)> {
         let pairs = self.runs.iter().zip(self.runs.iter().skip(1));
         pairs.filter(|(run, next)| run.start.fence != next.start.fence)
@@ -72,7 +73,7 @@ impl<'a> Story<'a> {
     }
 }
 
-/// The stories of all keys, in the order in which they are first heard of; and for each run whose it is.
+/// The stories of all keys, in the order of their first event, and the story of each run.
 pub(super) fn stories(history: &History) -> (Vec<Story<'_>>, HashMap<&str, usize>) {
     let mut book = Book::default();
     for request in &history.requests {
@@ -99,7 +100,7 @@ pub(super) fn stories(history: &History) -> (Vec<Story<'_>>, HashMap<&str, usize
 struct Book<'a> {
     stories: Vec<Story<'a>>,
     numbers: HashMap<(&'a str, &'a str), usize>,
-    /// The story that was asked for last.
+    /// The story that was looked up last.
     latest: usize,
 }
 
@@ -114,7 +115,7 @@ impl<'a> Book<'a> {
     }
 }
 
-/// A moment of the logs, for people.
+/// A time in the logs, for people.
 pub(super) struct At(pub(super) u64);
 
 impl fmt::Display for At {
@@ -123,7 +124,7 @@ impl fmt::Display for At {
     }
 }
 
-/// A request and what came back, for people.
+/// A request and its answer, for people.
 pub(super) struct Seen<'a>(pub(super) &'a Request);
 
 impl fmt::Display for Seen<'_> {

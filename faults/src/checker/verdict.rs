@@ -1,4 +1,4 @@
-//! What a check comes to.
+//! The result of a check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,16 +8,16 @@ use super::kind::Kind;
 use super::story::Story;
 use crate::event::{Answer, Request};
 
-/// What was seen, and what of it may not be.
+/// The counts of the events, and the violations.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     pub(crate) counts: Counts,
-    /// In the order of kinds, then callers and keys; one of a kind for each key.
+    /// The violations in the order of kinds, callers and keys; one of a kind for each key.
     pub(crate) violations: Vec<Violation>,
 }
 
 impl Verdict {
-    /// To how many keys each promise was broken.
+    /// The number of keys for each broken promise.
     pub(crate) fn kinds(&self) -> BTreeMap<Kind, usize> {
         let mut kinds = BTreeMap::new();
         for violation in &self.violations {
@@ -27,13 +27,13 @@ impl Verdict {
     }
 }
 
-/// A promise that was broken to one key.
+/// A promise that was broken for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) kind: Kind,
     pub(crate) caller: String,
     pub(crate) key: String,
-    /// What was seen, when, by whom.
+    /// The events that show the violation, with times and callers.
     pub(crate) detail: String,
 }
 
@@ -43,31 +43,31 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How much was seen: a check of nothing finds nothing.
+/// The numbers of events, because a check of no events finds nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) keys: usize,
     pub(crate) requests: usize,
     pub(crate) runs: usize,
     pub(crate) effects: usize,
-    /// Answers of handlers, replayed ones, too.
+    /// Answers of handlers, including replays.
     pub(crate) outcomes: usize,
     pub(crate) replays: usize,
-    /// 409.
+    /// Answers with status 409.
     pub(crate) conflicts: usize,
-    /// 422.
+    /// Answers with status 422.
     pub(crate) mismatches: usize,
-    /// 503.
+    /// Answers with status 503.
     pub(crate) unavailable: usize,
-    /// Refusals by any other status.
+    /// Refusals with any other status.
     pub(crate) otherwise: usize,
     pub(crate) lost: usize,
-    /// Runs of a key whose last run had not given it back.
+    /// Runs of a key that the previous run had not released.
     pub(crate) takeovers: usize,
 }
 
 impl Counts {
-    /// Takes in what another round saw.
+    /// Adds the counts of another round.
     pub(crate) fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.keys, other.keys),
@@ -88,7 +88,7 @@ impl Counts {
         }
     }
 
-    /// Counts the events; what takes the keys apart is added later.
+    /// Counts the events; the counts that need the keys are added later.
     pub(super) fn of(history: &History) -> Self {
         let mut counts =
             Self { requests: history.requests.len(), effects: history.effects.len(), ..Self::default() };
@@ -131,12 +131,13 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What was found out about one key so far.
+/// The findings about one key so far.
 pub(super) struct Findings<'a> {
     story: &'a Story<'a>,
-    /// Of each kind the first, and how many more there were: a key that is asked a million times is told of once.
+    /// The first violation of each kind, and the number of further ones: a key that is requested a
+    /// million times gets one report.
     found: Vec<(Violation, usize)>,
-    /// Intents of which an answer after healing was reported: what follows from that is not reported, too.
+    /// Intents with a reported answer after healing: consequences of that are not reported.
     spoiled: BTreeSet<u32>,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Findings<'a> {
         self.found.push((violation, 0));
     }
 
-    /// Reports what is wrong with the answer to a request.
+    /// Reports a violation in the answer to a request.
     pub(super) fn report_answer(&mut self, kind: Kind, request: &Request, detail: impl FnOnce() -> String) {
         if request.after {
             self.spoiled.insert(request.intent);

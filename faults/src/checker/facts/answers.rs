@@ -29,7 +29,8 @@ fn nobody_gets_what_is_anothers() {
     told().passes();
     told().but(|_, _, receipt| receipt.caller = "bob".into()).finds(&[ForeignBody]);
     told().but(|_, _, receipt| receipt.key = "l".into()).finds(&[ForeignBody]);
-    // It says that it is ours, but its run was another's, who did not ask for it either.
+    // The receipt names our key, but its run belongs to another caller, who did not receive it
+    // either.
     let of_bob = |case: &mut super::case::Case| case.history.steps[0].caller = "bob".into();
     told().with(of_bob).finds(&[ForeignBody, ForeignBody]);
 }

@@ -1,4 +1,4 @@
-//! A small history of one key, written down line by line. Times and fences are in milliseconds.
+//! A small history of one key, written event by event. Times and fences are in milliseconds.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub(super) const LEASE: u64 = 1_000;
 pub(super) const HEALED: u64 = 10_000;
 pub(super) const SETTLE: u64 = 2_000;
 
-/// What a client gets.
+/// The answer that a client receives.
 #[derive(Clone, Copy)]
 pub(super) enum Gets {
     /// The outcome of this run.
@@ -59,19 +59,19 @@ pub(super) fn transactional() -> Case {
 }
 
 impl Case {
-    /// A run starts, at the time of its fence, as the next attempt of intent 0.
+    /// Adds a run that starts at the time of its fence, as the next attempt of intent 0.
     pub(super) fn starts(self, run: &str, fence: u64) -> Self {
         let attempt = 1 + self.history.steps.iter().filter(|step| step.what == What::Start).count();
         self.step(What::Start, run, fence, fence, attempt as u32, 0)
     }
 
-    /// The last run is of another intent.
+    /// Gives the last run another intent.
     pub(super) fn with_intent(mut self, intent: u32) -> Self {
         self.last_step().intent = intent;
         self
     }
 
-    /// The last run has another attempt.
+    /// Gives the last run another attempt.
     pub(super) fn with_attempt(mut self, attempt: u32) -> Self {
         self.last_step().attempt = attempt;
         self
@@ -83,12 +83,12 @@ impl Case {
         self
     }
 
-    /// A run starts and has its effect.
+    /// Adds a run that starts and has its effect.
     pub(super) fn works(self, run: &str, fence: u64) -> Self {
         self.starts(run, fence).effect(run)
     }
 
-    /// A run gives the key back.
+    /// Adds the release of the key by a run.
     pub(super) fn releases(self, run: &str, at: u64) -> Self {
         let start = self.start_of(run).expect("it started before").clone();
         self.step(What::Release, run, start.fence / 1_000, at, start.attempt, start.intent)
@@ -98,17 +98,18 @@ impl Case {
         self.request(0, when, false, gets)
     }
 
-    /// A request with another intent.
+    /// Adds a request with another intent.
     pub(super) fn probes(self, intent: u32, when: Range<u64>, gets: Gets) -> Self {
         self.request(intent, when, false, gets)
     }
 
-    /// A request after healing.
+    /// Adds a request after healing.
     pub(super) fn finally(self, when: Range<u64>, gets: Gets) -> Self {
         self.request(0, HEALED + when.start..HEALED + when.end, true, gets)
     }
 
-    /// The outcome of this run, to a request in time and to one after healing.
+    /// Adds two requests that receive the outcome of this run: one during the faults, one after
+    /// healing.
     pub(super) fn told(self, run: &'static str) -> Self {
         self.asks(0..5_000, Gets::Outcome(run)).finally(0..10, Gets::Outcome(run))
     }
@@ -133,7 +134,7 @@ impl Case {
         self.history.steps.iter().find(|step| step.run == run && step.what == What::Start)
     }
 
-    /// Says what is reported: these kinds and no others.
+    /// Checks that exactly these kinds of violations are reported.
     #[track_caller]
     pub(super) fn finds(self, kinds: &[Kind]) {
         let verdict = check(&self.terms, &self.history);

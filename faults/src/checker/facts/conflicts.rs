@@ -1,4 +1,4 @@
-//! 409.
+//! Tests of status 409.
 
 use super::case::Gets::{Nothing, Outcome, Pending, Unknown};
 use super::case::{hold, retry, transactional};
@@ -10,7 +10,7 @@ fn there_is_no_conflict_once_the_outcome_was_told() {
         [(hold as fn() -> _, Pending), (hold, Unknown), (retry, Pending), (transactional, Pending)]
     {
         let told = || case().works("a", 10).told("a");
-        // Told at 5,000.
+        // The client received the outcome at 5,000.
         told().asks(5_000..5_001, gets).passes();
         told().asks(5_001..5_002, gets).finds(&[FalseConflict]);
     }
@@ -54,7 +54,7 @@ fn a_conflict_after_the_outcome_is_no_missed_mismatch_as_well() {
     told().probes(1, 40..50, Pending).finds(&[MismatchMissed]);
 }
 
-/// The request lost its own key with the database.
+/// The request lost its own key when the database was killed.
 #[test]
 fn a_forgotten_grant_may_be_a_conflict_with_nobody() {
     let lone = || transactional().starts("a", 10).asks(0..50, Pending).works("b", 10_005).told_after("b");

@@ -1,4 +1,4 @@
-//! The ledger.
+//! Tests of the ledger.
 
 use super::case::Gets::{Nothing, Unknown};
 use super::case::{hold, retry, transactional};
@@ -25,7 +25,7 @@ fn an_outcome_has_its_effect() {
         case().works("a", 10).told("a").passes();
         case().starts("a", 10).told("a").finds(&[EffectMissing]);
     }
-    // The effect of another run is not its own.
+    // The effect of another run does not count.
     retry().works("a", 10).starts("b", 2_000).told("b").finds(&[EffectMissing]);
 }
 
@@ -42,7 +42,8 @@ fn an_effect_is_of_a_run_that_started() {
     retry().works("a", 10).told("a").with(of_bob).finds(&[EffectMissing, ForeignBody]);
 }
 
-/// Its commit was not answered, so it said that nothing happened; but it was applied.
+/// The handler's commit got no answer, so the handler said that nothing happened; but the commit
+/// was applied.
 #[test]
 fn a_transaction_may_have_been_committed_by_a_run_that_released() {
     transactional().works("a", 10).releases("a", 20).told("a").passes();

@@ -1,4 +1,4 @@
-//! Logs in files.
+//! Tests of log files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::case::hold;
 use crate::checker::{History, Policy, check};
 
-/// Writes a log with half a line at its end, as a process leaves it that was killed.
+/// Writes a log with half a line at its end, as a killed process leaves it.
 fn write<T: Serialize>(path: &Path, events: &[T]) -> PathBuf {
     let line = |event| serde_json::to_string(event).unwrap() + "\n";
     let mut text: String = events.iter().map(line).collect();

@@ -1,4 +1,4 @@
-//! What the checker reports, and what it does not.
+//! Tests of the checker: the violations that it reports, and the histories that it passes.
 
 mod case;
 mod runs;

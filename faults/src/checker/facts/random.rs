@@ -1,4 +1,5 @@
-//! Random histories that keep every promise, and the same ones with one thing changed.
+//! Random histories that keep every promise, and the same histories with one change that breaks a
+//! promise.
 
 mod dice;
 mod protocol;
@@ -13,7 +14,7 @@ use dice::Dice;
 
 const SEEDS: u64 = 3_000;
 
-/// `FAULTS_SEED=n` replays one history.
+/// The seeds to try; `FAULTS_SEED=n` replays one history.
 fn seeds() -> std::ops::Range<u64> {
     match std::env::var("FAULTS_SEED") {
         Ok(seed) => {

@@ -1,4 +1,4 @@
-//! Starts and fences.
+//! Tests of starts and fences.
 
 use super::case::Gets::{Nothing, Outcome, Unknown};
 use super::case::{Case, LEASE, hold, retry, transactional};
@@ -49,13 +49,14 @@ fn an_abandoned_key_is_free_at_once_where_that_may_be() {
     taken().finds(&[EarlyTakeover]);
 }
 
-/// A first grant of a transactional key is not flushed. When the database is killed, it may never have been.
+/// A first grant of a transactional key is not flushed, so it may be lost when the database is
+/// killed.
 #[test]
 fn a_forgotten_grant_begins_anew_where_that_may_be() {
     let anew = || transactional().starts("a", 10).works("b", 11).with_attempt(1).told("b");
     anew().with(|case| case.terms.forgets = true).passes();
     anew().finds(&[EarlyTakeover, FenceRepeated]);
-    // The first grant of the new record was taken back before its handler started.
+    // The first grant of the new record was voided before its handler started.
     let second = || transactional().starts("a", 10).works("b", 11).told("b");
     second().with(|case| case.terms.forgets = true).passes();
     // A later grant is flushed.
@@ -86,7 +87,8 @@ fn a_run_starts_once() {
     again.asks(0..50, Nothing).finally(0..10, Unknown).finds(&[FenceRepeated]);
 }
 
-/// A handler that was stopped, or a request that waited at a stopped upstream, starts late with its old fence.
+/// A handler that was stopped, or a request that waited at a stopped upstream, starts late with its
+/// old fence.
 #[test]
 fn a_late_start_with_an_old_fence_is_fine() {
     let late = |case: &mut Case| case.history.steps[0].at = 3_000_000;
@@ -112,7 +114,7 @@ fn a_run_is_of_one_key() {
     let released = || retry().starts("a", 10).releases("a", 20).works("b", 30).told("b");
     released().passes();
     released().with(|case| case.history.steps[1].run = "x".into()).finds(&[EarlyTakeover, ForeignBody]);
-    // The same run under two keys, both of which were asked for.
+    // The same run under two keys, both of which were requested.
     let held = || hold().starts("a", 10).asks(0..50, Nothing).finally(0..10, Unknown);
     let bobs = |run: &'static str| {
         held().with(|case| {

@@ -1,4 +1,4 @@
-//! After healing.
+//! Tests of the time after healing.
 
 use super::case::Gets::{Nothing, Outcome, Pending, Refused, Reused, Unavailable, Unknown};
 use super::case::{LEASE, SETTLE, hold, retry, transactional};
@@ -39,7 +39,7 @@ fn an_outcome_that_expires_is_not_asked_for_again() {
         case
     };
     expires().works("a", 10).asks(0..50, Outcome("a")).passes();
-    // A client that got no answer has to ask again, however long ago it asked.
+    // A client without an answer has to repeat its request, however long ago it was sent.
     expires().works("a", 10).asks(0..50, Nothing).finds(&[Unasked]);
 }
 
@@ -53,7 +53,7 @@ fn what_was_lost_is_taken_over_a_lease_after_healing() {
         pending().finally(last - 10..last + 1, Outcome("b")).finds(&[Unsettled]);
         pending().finds(&[Unsettled]);
         pending().finally(last - 10..last, Unavailable).finds(&[Unsettled]);
-        // Being held is no answer where the next attempt takes over.
+        // Held is no answer where the next attempt takes over.
         pending().finally(last - 10..last, Unknown).finds(&[Unsettled]);
     }
 }
@@ -75,7 +75,7 @@ fn under_hold_a_key_ends_with_its_outcome_or_held() {
         lost().finally(20..30, Unknown).finally(5_000..5_001, gets).finds(&[Unsettled]);
     }
     lost().finds(&[Unsettled]);
-    // A late owner may complete.
+    // The owner may still complete after its lease.
     lost().effect("a").finally(20..30, Unknown).finally(5_000..5_001, Outcome("a")).passes();
 }
 

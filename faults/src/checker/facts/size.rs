@@ -1,4 +1,4 @@
-//! Large histories.
+//! Tests with large histories.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use crate::checker::{Counts, Kind, check};
 use crate::event::{Answer, Effect, Step};
 
 const REQUESTS: usize = 1_000_000;
-/// Linear work takes seconds, also unoptimised and on a busy machine; work that grows with the square takes hours.
+/// The time limit: linear work takes seconds, also unoptimised and on a busy machine; quadratic
+/// work takes hours.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn timed(case: &Case) -> (Counts, Vec<Kind>) {
@@ -20,7 +21,7 @@ fn timed(case: &Case) -> (Counts, Vec<Kind>) {
     (verdict.counts, verdict.violations.iter().map(|violation| violation.kind).collect())
 }
 
-/// The same key over and over, each time under another name.
+/// Copies of one case, each under another key.
 fn many(one: &Case, keys: usize) -> Case {
     let mut all = Case { terms: one.terms.clone(), history: Default::default() };
     for number in 0..keys {
@@ -67,7 +68,7 @@ fn a_million_requests_of_one_key_are_checked_in_seconds() {
     assert_eq!(kinds, []);
 }
 
-/// Everything is wrong: every request has a run, a digest and an intent of its own.
+/// The worst case: every request has a run, a digest and an intent of its own.
 #[test]
 fn a_million_wrong_answers_are_told_of_in_seconds() {
     let mut case = retry().works("b", 2_000).told("b");

@@ -4,7 +4,8 @@ use super::dice::Dice;
 use crate::checker::{History, Kind, Policy, Terms, micros};
 use crate::event::{Answer, Receipt, Request, Step, What};
 
-/// Makes a change, if there is a place for it, which is then reported as this kind, perhaps among others.
+/// A change that applies where it finds a place, and is then reported as this kind, possibly with
+/// other kinds.
 pub(super) struct Change {
     pub(super) kind: Kind,
     pub(super) make: fn(&Terms, &mut History, &mut Dice) -> bool,
@@ -32,7 +33,7 @@ pub(super) const CHANGES: [Change; 19] = [
     Change { kind: Kind::SuccessWithoutRun, make: no_start },
 ];
 
-/// Where a request is that got an outcome, and its receipt.
+/// A request that received an outcome, and its receipt.
 fn told(history: &History, dice: &mut Dice) -> Option<(usize, Receipt)> {
     let all: Vec<usize> =
         (0..history.requests.len()).filter(|at| receipt(&history.requests[*at]).is_some()).collect();
@@ -40,7 +41,7 @@ fn told(history: &History, dice: &mut Dice) -> Option<(usize, Receipt)> {
     receipt(&history.requests[at]).map(|receipt| (at, receipt.clone()))
 }
 
-/// The same, where the outcome was told more than once.
+/// A request whose outcome was received more than once.
 fn told_twice(history: &History, dice: &mut Dice) -> Option<(usize, Receipt)> {
     let (at, found) = told(history, dice)?;
     let same = history.requests.iter().filter_map(receipt).filter(|receipt| receipt.run == found.run);
@@ -69,7 +70,7 @@ fn start_of(history: &History, run: &str) -> Option<Step> {
     history.steps.iter().find(|step| step.run == run && step.what == What::Start).cloned()
 }
 
-/// Takes a place if there is one.
+/// Chooses a place, or leaves the history unchanged if there is none.
 macro_rules! place {
     ($place:expr) => {
         match $place {
@@ -115,7 +116,7 @@ fn another_run(_: &Terms, history: &mut History, dice: &mut Dice) -> bool {
 
 fn a_mismatch_of_its_own(terms: &Terms, history: &mut History, dice: &mut Dice) -> bool {
     let (at, _) = place!(told_twice(history, dice));
-    // A grant that may have been forgotten explains it, unless the outcome was told before.
+    // A forgotten grant would explain the change, unless the outcome had been received before.
     if terms.forgets {
         return false;
     }
@@ -162,14 +163,14 @@ fn no_answer_in_the_end(_: &Terms, history: &mut History, dice: &mut Dice) -> bo
             request.answer = Answer::Lost;
         }
     }
-    // Else nobody had it before the last request was sent.
+    // Otherwise no client had the outcome before the last request was sent.
     history
         .requests
         .iter()
         .any(|request| request.after && request.answer == Answer::Lost && told_at < request.sent_at)
 }
 
-/// A start after the outcome, by all the rules but the one that there is nothing left to start.
+/// A start after the outcome that follows every rule except that an outcome ends the key.
 fn another_start(terms: &Terms, history: &mut History, dice: &mut Dice) -> bool {
     let (_, receipt) = place!(told(history, dice));
     let start = place!(start_of(history, &receipt.run));
@@ -205,7 +206,7 @@ fn a_start_twice(terms: &Terms, history: &mut History, dice: &mut Dice) -> bool 
     let mut again = history.steps[dice.one_of(&starts)].clone();
     let fence = again.fence;
     match dice.below(3) {
-        // The run again, another run with its fence, or the next fence with its attempt.
+        // The same run again, another run with its fence, or the next fence with its attempt.
         0 => {}
         1 => again.run = "another".into(),
         _ => {
@@ -213,7 +214,7 @@ fn a_start_twice(terms: &Terms, history: &mut History, dice: &mut Dice) -> bool 
             again.fence += 1;
         }
     }
-    // Where grants may be forgotten, a first attempt with another fence is a key that begins anew.
+    // Where grants may be forgotten, a first attempt with another fence is a new life of the key.
     let begins_anew = terms.forgets && again.attempt == 1 && again.fence != fence;
     history.steps.push(again);
     !begins_anew

@@ -1,4 +1,4 @@
-//! Chance that can be repeated: the same seed gives the same history.
+//! Reproducible randomness: the same seed gives the same history.
 
 pub(super) struct Dice(u64);
 

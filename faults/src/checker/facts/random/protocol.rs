@@ -1,7 +1,8 @@
-//! The protocol in a few lines: a record per key, requests that arrive late or not at all, handlers that crash, stall and release.
+//! A small model of the protocol: a record per key, requests that arrive late or never, handlers
+//! that crash, stall and release.
 //!
-//! All of it happens in the order of one queue of moments. Until healing anything may fail; afterwards nothing does, and
-//! each key is asked for until it is settled.
+//! A queue of events, ordered by time, drives it. Until healing anything may fail; afterwards
+//! nothing fails, and each key is requested until it is settled.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +23,17 @@ struct Record {
 
 #[derive(Clone)]
 enum State {
-    /// Until the lease is over, or held.
+    /// The end of the lease; the key is then lost or held.
     Running(u64),
     Released,
     Done(Receipt),
 }
 
-/// What happens next.
+/// An event in the queue.
 #[derive(Clone)]
 enum Event {
     Arrives(Asked),
-    /// A handler is done: it answers, or gives back.
+    /// The handler ends: it answers, or releases the key.
     Ends {
         asked: Asked,
         start: Step,
@@ -57,7 +58,7 @@ struct Key<'a> {
     key: String,
     record: Option<Record>,
     queue: BTreeMap<(u64, u64), Event>,
-    /// Counts runs and events, so that each has a name of its own.
+    /// The counter that gives runs and events unique names.
     number: u64,
 }
 
@@ -88,7 +89,7 @@ impl Key<'_> {
             match event {
                 Event::Arrives(asked) => self.arrives(now, asked),
                 Event::Ends { asked, start, releases } => self.ends(now, asked, start, releases),
-                // Only a first grant that nothing followed is not flushed.
+                // Only a first grant that nothing followed may be unflushed.
                 Event::Killed => self.record = self.record.take().filter(|record| !record.is_fresh()),
             }
         }
@@ -104,7 +105,7 @@ impl Key<'_> {
         self.at(arrives_at, Event::Arrives(asked));
     }
 
-    /// The table of what a claim is answered.
+    /// The table of answers to a claim.
     fn arrives(&mut self, now: u64, asked: Asked) {
         let fails = now < self.terms.healed_at;
         if fails && self.dice.percent(15) {
@@ -133,7 +134,7 @@ impl Key<'_> {
         let lease = micros(self.terms.lease);
         self.record = Some(Record { intent, fence, attempt, state: State::Running(now + lease) });
         if fails && self.dice.percent(10) {
-            // It is lost before its handler starts, or found out to have been, and taken back.
+            // The attempt is lost before its handler starts, or its claim is voided.
             if self.dice.percent(50) {
                 self.set(State::Released);
             }
@@ -148,7 +149,7 @@ impl Key<'_> {
         if fails && self.dice.percent(25) {
             return self.crashes(at, &asked, &start);
         }
-        // One that is stopped takes longer than its lease.
+        // A stopped handler takes longer than its lease.
         let stalls = if fails && self.dice.percent(25) { self.dice.below(2 * lease) } else { 0 };
         let ends_at = at + self.dice.below(20 * MS) + stalls;
         let releases = fails && self.dice.percent(25);
@@ -185,7 +186,7 @@ impl Key<'_> {
             self.set(State::Done(receipt.clone()));
             return self.tells(now, &asked, receipt, false);
         }
-        // The loser gets the winner's.
+        // The loser receives the winner's outcome.
         match self.record.clone() {
             Some(Record { intent, state: State::Done(winner), .. }) if intent == asked.intent => {
                 self.tells(now, &asked, winner, true);
@@ -210,7 +211,8 @@ impl Key<'_> {
         self.answers(now, asked, Answer::Outcome { status: 201, replayed, digest, body: receipt });
     }
 
-    /// The client hears it, or has gone; after healing it comes again until it knows.
+    /// The client receives the answer, or has disconnected; after healing it repeats its request
+    /// until it has an answer.
     fn answers(&mut self, now: u64, asked: &Asked, answer: Answer) {
         let Asked { intent, sent_at, after } = *asked;
         let lost = !after && self.dice.percent(15);
