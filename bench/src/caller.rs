@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
-use semel::{Ack, Ask, Claim, Intent, Key, Outcome, Owner, Store, Takeover, Terms, Token};
+use semel::store::{Ack, Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::{Intent, Key, Outcome, Store};
 
 use crate::load::flat_out;
 

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use semel::{Ack, Ask, Claim, Intent, MemoryStore, Outcome, Owner, Scope, Store, Takeover, Terms, Token};
+use semel::store::{Ack, Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::{Intent, MemoryStore, Outcome, Scope, Store};
 
 use crate::report::{Report, progress};
 use crate::rounds::{Rounds, grouped, number};

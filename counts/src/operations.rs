@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use anyhow::{Result, ensure};
 use http::Request;
+use semel::Outcome;
 use semel::http::{RequestFingerprint, parse_key};
 use semel::protocol::decide::Decision;
-use semel::{Claim, Outcome};
+use semel::store::Claim;
 
 use crate::store;
 

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures_util::FutureExt;
-use semel::{
-    Ack, Ask, Claim, Intent, Key, MemoryStore, Outcome, Owner, Record, Store, Takeover, Terms, Timestamp,
-    Token,
-};
+use semel::store::{Ack, Ask, Claim, Owner, Record, Takeover, Terms, Token};
+use semel::{Intent, Key, MemoryStore, Outcome, Store, Timestamp};
 
 use crate::MOST;
 

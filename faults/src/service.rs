@@ -18,9 +18,8 @@ use clap::Args;
 #[cfg(semel_faults)]
 use semel::fault::reach;
 use semel::http::{Anonymous, IdempotencyLayer, Verdict};
-use semel::{
-    Lease, Once, Outcome, Policy, PostgresStore, RedisOptions, RedisStore, SqliteStore, Store, Tiered,
-};
+use semel::store::RedisOptions;
+use semel::{Lease, Once, Outcome, Policy, PostgresStore, RedisStore, SqliteStore, Store, Tiered};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tracing_subscriber::filter::LevelFilter;

@@ -39,7 +39,7 @@ pub(crate) async fn run(url: &str) -> Result<i64, Box<dyn Error>> {
     // A lost attempt is taken over as soon as its lease is over: its transaction was rolled back.
     let policy = Policy::transactional().with_lease(Duration::from_millis(500))?;
     let once = Once::new(store).with_policy(policy);
-    let invoice = format!("invoice-{}", semel::Token::random());
+    let invoice = format!("invoice-{}", semel::store::Token::random());
     let key = Key::new("billing", &invoice)?;
     let intent = Intent::of("charge", &invoice, &1_000)?;
 

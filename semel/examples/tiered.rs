@@ -11,7 +11,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use semel::{Failure, Hot, Intent, Key, Once, PostgresStore, RedisOptions, Tiered};
+use semel::store::{Hot, RedisOptions};
+use semel::{Failure, Intent, Key, Once, PostgresStore, Tiered};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -30,7 +31,7 @@ pub(crate) async fn run(postgres: &str, redis: &str) -> Result<u32, Box<dyn Erro
     let tier = Tiered::new(hot, durable);
     let once = Once::new(tier.clone());
 
-    let invoice = format!("invoice-{}", semel::Token::random());
+    let invoice = format!("invoice-{}", semel::store::Token::random());
     let key = Key::new("billing", &invoice)?;
     let intent = Intent::of("charge", &invoice, &1_000)?;
     let charged = Arc::new(AtomicU32::new(0));

@@ -1,5 +1,6 @@
-//! Points at which a test ends the process, and mistakes that it makes on purpose. Both are there only in a build with
-//! `--cfg semel_faults`, which `cargo xtask faults` makes; in any other this is nothing.
+//! Failpoints at which a test ends the process, and mistakes that the process makes on purpose.
+//! Both exist only in a build with `--cfg semel_faults`, which `cargo xtask faults` makes; in any
+//! other build this module does nothing.
 
 #[cfg(not(semel_faults))]
 pub(crate) use absent::{makes, reach};
@@ -23,17 +24,18 @@ mod present {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread::park;
 
-    /// The point at which this process ends, and how often it is passed before that: `granted:37`.
+    /// The point at which this process ends, and the pass on which it does so: `granted:37`.
     static END: LazyLock<Option<(String, AtomicU32)>> = LazyLock::new(|| {
         let armed = env::var("SEMEL_FAILPOINT").ok()?;
         let (point, passes) = armed.split_once(':')?;
         Some((point.to_owned(), AtomicU32::new(passes.parse().ok()?)))
     });
 
-    /// The mistake that this process makes.
+    /// The mistake that this process makes, if any.
     static MISTAKE: LazyLock<Option<String>> = LazyLock::new(|| env::var("SEMEL_MISTAKE").ok());
 
-    /// Notes that the process is at a point, and kills it there if it is the one. Nothing on this thread comes after.
+    /// Records that the process has reached a point, and kills the process there if the point is
+    /// chosen. Nothing after it runs on this thread.
     pub fn reach(point: &str) {
         let Some((end, passes)) = &*END else { return };
         if end != point || passes.fetch_sub(1, Ordering::Relaxed) != 1 {
@@ -46,7 +48,7 @@ mod present {
         }
     }
 
-    /// Whether this process makes this mistake.
+    /// Returns `true` if this process makes this mistake.
     pub fn makes(mistake: &str) -> bool {
         MISTAKE.as_deref() == Some(mistake)
     }

@@ -1,4 +1,5 @@
-//! What must hold for any bytes, for the fuzz targets and for a short search in every test run.
+//! Properties that must hold for any bytes, for the fuzz targets and for a short search in every
+//! test run.
 
 use bytes::Bytes;
 
@@ -6,8 +7,8 @@ use crate::http::parse_key;
 use crate::words::fingerprint::Fingerprint;
 use crate::words::outcome::Headers;
 
-/// A header's value either is one key, which survives being quoted, or is refused; and nothing is a key when strict
-/// that is not one otherwise.
+/// A header's value is either refused or is one key, which survives quoting; strict parsing accepts
+/// only values that lenient parsing accepts, too.
 pub fn key_parser(value: &[u8]) {
     let Ok(key) = parse_key(value, false) else {
         assert!(parse_key(value, true).is_err());
@@ -20,7 +21,8 @@ pub fn key_parser(value: &[u8]) {
     }
 }
 
-/// The same bytes cut into other parts have another fingerprint. The first two bytes say where to cut.
+/// The same bytes cut into other parts have another fingerprint. The first two bytes choose the
+/// cuts.
 pub fn fingerprint_framing(data: &[u8]) {
     let [one, other, bytes @ ..] = data else { return };
     let cut = |at: &u8| bytes.split_at((*at as usize).min(bytes.len()));
@@ -30,7 +32,7 @@ pub fn fingerprint_framing(data: &[u8]) {
     assert_ne!(Fingerprint::of_bytes(bytes), Fingerprint::of_parts(&[bytes]));
 }
 
-/// Stored headers either are refused or come back as the same bytes.
+/// Stored headers are either refused or encoded back to the same bytes.
 pub fn header_codec(stored: &[u8]) {
     if let Ok(headers) = Headers::from_stored(Bytes::copy_from_slice(stored)) {
         let again = Headers::new(headers.iter()).expect("they are within limits");
@@ -46,13 +48,13 @@ mod tests {
 
     use super::*;
 
-    /// Values that look like keys often enough to get far into the parser.
+    /// Values that resemble keys often enough to reach deep into the parser.
     fn value() -> impl Strategy<Value = Vec<u8>> {
         let telling = proptest::sample::select(b"\"\\,; a=\t\x7f\xc3".to_vec());
         prop_oneof![vec(any::<u8>(), 0..40), vec(telling, 0..12)]
     }
 
-    /// Bytes that are stored headers often enough.
+    /// Bytes that are valid stored headers often enough.
     fn stored() -> impl Strategy<Value = Vec<u8>> {
         let header = ("[a-z]{1,8}", vec(any::<u8>(), 0..8)).prop_map(|(name, value)| {
             let mut bytes = vec![0, name.len() as u8];
@@ -75,8 +77,8 @@ mod tests {
             key_parser(&value);
         }
 
-        /// The other implementation reads the whole grammar of structured fields; of that, keys are the strings
-        /// without parameters.
+        /// The other implementation reads the whole grammar of structured fields; keys are the
+        /// strings without parameters in it.
         #[test]
         fn quoted_keys_are_the_strings_of_structured_fields(value in value()) {
             let item = Parser::new(&value).parse::<sfv::Item>().ok().filter(|item| item.params.is_empty());
@@ -84,7 +86,7 @@ mod tests {
                 BareItem::String(text) => Some(text.as_str().to_owned()),
                 _ => None,
             });
-            // White space around a header's value is no part of it.
+            // White space around a header's value does not belong to it.
             let trimmed = value.trim_ascii().len() == value.len();
             let ours = parse_key(&value, true).ok().map(|key| key.into_owned());
             assert!(!trimmed || ours == theirs, "{ours:?}, {theirs:?}");

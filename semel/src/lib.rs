@@ -21,8 +21,9 @@
 //!
 //! # What is promised
 //!
-//! For one key, within its retention: at most one outcome is recorded and it never changes; nobody is told another
-//! one; only the current token and fence can write; and how often the work starts depends on the policy.
+//! For one key, within its retention: at most one outcome is recorded, it never changes, and every
+//! answer is that outcome; only the current token and fence can write; and the policy decides how
+//! often the work starts.
 //!
 //! | policy | the work starts | after a crash |
 //! | --- | --- | --- |
@@ -30,13 +31,14 @@
 //! | [`Policy::retry`] | at most once, plus the leases that ran out | the next attempt takes over |
 //! | [`Policy::transactional`] | may start again; what it does is committed exactly once, with its outcome, over a store that has such transactions: Postgres | the next attempt takes over |
 //!
-//! A store that can forget an acknowledged write takes these promises with it; [`MemoryStore`] forgets everything
-//! when the process ends.
+//! A store that can forget an acknowledged write breaks these promises; [`MemoryStore`] forgets
+//! everything when the process ends.
 //!
 //! # What can be observed
 //!
-//! Failures that nobody is told of are logged with `tracing`, each once, where it is handled; whole keys, bodies and
-//! credentials are not. Metrics go to whatever recorder of the crate `metrics` is installed:
+//! Failures that no caller sees are logged with `tracing`, each once, where it is handled; whole
+//! keys, bodies and credentials are not. Metrics go to the installed recorder of the crate
+//! `metrics`:
 //!
 //! | name | labels | what |
 //! | --- | --- | --- |
@@ -53,15 +55,17 @@
 //!
 //! - To run work: [`Once`].
 //! - To make HTTP requests safe to retry: `http::IdempotencyLayer` (feature `http`, a default).
-//! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in a file: `SqliteStore` (feature `sqlite`); in
-//!   Redis: `RedisStore` (feature `redis`).
+//! - To keep records in Postgres: `PostgresStore` (feature `postgres`); in a file: `SqliteStore`
+//!   (feature `sqlite`); in Redis: `RedisStore` (feature `redis`).
 //! - To let Redis, or memory, answer repeats before Postgres: [`Tiered`].
-//! - To look into a store and settle a held key: [`Inspect`].
-//! - To write a store: [`store::backend::Backend`], and the suite in `semel::store::conformance` (feature `conformance`).
+//! - To look into a store, settle a held key and remove expired records: [`admin`].
+//! - To set the options of a store, use one directly, or write one: [`store`], and the suite in `semel::store::conformance` (feature
+//!   `conformance`).
+//! - To tell one failure from another: [`error`].
 //! - The rule itself: [`protocol::decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-// docs.rs shows beside each item which feature it needs.
+// docs.rs shows the required feature beside each item.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -69,6 +73,8 @@ mod words;
 #[doc(hidden)]
 pub mod protocol;
 pub mod store;
+pub mod admin;
+pub mod error;
 mod engine;
 #[cfg(feature = "http")]
 pub mod http;
@@ -83,31 +89,23 @@ pub mod fault;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use engine::policy::{Policy, PolicyError};
-pub use engine::{Ceiling, Failure, Once, Ran, Reconcile, Reconciled, RunError, StoreHealth};
-pub use protocol::answer::{Ack, Change, Claim, Done, Held, LeaseLost, Mismatch, Remembered, Void};
-pub use protocol::ask::{Ask, Takeover};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use store::MigrationStatus;
-pub use store::inspect::{Cursor, Inspect, Page, Query, Stats};
-pub use store::memory::{MemoryClock, MemoryStore};
+pub use engine::policy::Policy;
+pub use engine::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
+pub use protocol::answer::{Held, Mismatch};
+pub use store::Store;
+pub use store::memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use store::postgres::{PostgresOptions, PostgresStore};
-pub use store::pruner::{Pruner, Pruning, continuously_prune};
+pub use store::postgres::PostgresStore;
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStore};
+pub use store::redis::RedisStore;
 #[cfg(feature = "sqlite")]
-pub use store::sqlite::{SqliteOptions, SqliteStore};
-pub use store::tiered::{Hot, MemoryCache, Rank, Tiered};
-pub use store::{Found, MAX_SECRET_BYTES, Prune, Store};
+pub use store::sqlite::SqliteStore;
+pub use store::tiered::Tiered;
 pub use words::error::StoreError;
-pub use words::fingerprint::{Fingerprint, FingerprintError};
-pub use words::intent::{Intent, IntentError};
-pub use words::key::{Key, KeyError, Scope};
-pub use words::lease::{Fence, Lease, Token, TokenError};
-pub use words::outcome::{Outcome, OutcomeError};
-pub use words::record::{Note, Owner, Phase, Record, State};
-pub use words::size::StoreSize;
-pub use words::terms::{AfterCrash, Terms, TermsError};
-pub use words::text::TextError;
+pub use words::fingerprint::Fingerprint;
+pub use words::intent::Intent;
+pub use words::key::{Key, Scope};
+pub use words::lease::{Fence, Lease};
+pub use words::outcome::Outcome;
+pub use words::terms::AfterCrash;
 pub use words::time::Timestamp;

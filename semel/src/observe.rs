@@ -1,22 +1,23 @@
-//! What is counted and timed.
+//! The metrics of the engine, the layer and the hot stores.
 //!
-//! The docs of the crate list the names: who changes one here changes it there.
+//! The docs of the crate list the names: change both together.
 
 use std::time::Duration;
 
 use metrics::{Key, Level, Metadata, counter, with_recorder};
 
-/// What is said of every metric to those who record them.
+/// The metadata that recorders get with every metric.
 static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// What claims come to.
+/// The possible answers to a claim.
 const CLAIMS: [&str; 8] =
     ["granted", "done", "running", "held", "mismatch", "late", "unavailable", "refused"];
-/// What settling an attempt comes to.
+/// The possible ends of settling an attempt.
 const SETTLEMENTS: [&str; 7] =
     ["recorded", "released", "abandoned", "held", "superseded", "pending", "refused"];
 
-/// The metrics of one engine. Their keys are made once: to make one costs more than to count.
+/// The metrics of one engine. Their keys are made once, because making a key costs more than
+/// counting.
 pub(crate) struct Meter {
     claims: Answers<8>,
     claim_seconds: Key,
@@ -46,7 +47,7 @@ fn time(key: &Key, took: Duration) {
 }
 
 impl Meter {
-    /// Over a store of this name.
+    /// The metrics of an engine over the store of this name.
     pub(crate) fn new(store: &'static str) -> Self {
         let key = |name| Key::from_parts(name, &[("store", store)]);
         Self {
@@ -58,48 +59,48 @@ impl Meter {
         }
     }
 
-    /// A claim was answered, or not.
+    /// Counts and times a claim, answered or not.
     pub(crate) fn claim(&self, answer: &'static str, took: Duration) {
         self.claims.count(answer);
         time(&self.claim_seconds, took);
     }
 
-    /// An attempt was settled, or not yet.
+    /// Counts and times the settling of an attempt, finished or pending.
     pub(crate) fn settlement(&self, answer: &'static str, took: Duration) {
         self.settlements.count(answer);
         time(&self.settle_seconds, took);
     }
 
-    /// The work of an attempt has ended.
+    /// Times the work of an attempt.
     pub(crate) fn work(&self, took: Duration) {
         time(&self.work_seconds, took);
     }
 }
 
-/// What a hot store says.
+/// The possible answers of a hot store.
 const RECALLS: [&str; 4] = ["hit", "miss", "failed", "aside"];
 
 /// The metrics of one hot store.
 pub(crate) struct HotMeter(Answers<4>);
 
 impl HotMeter {
-    /// Of a hot store of this name.
+    /// The metrics of the hot store of this name.
     pub(crate) fn new(store: &'static str) -> Self {
         Self(Answers::of("semel_hot_questions_total", store, RECALLS))
     }
 
-    /// The hot store was asked about a claim, or not.
+    /// Counts a claim by the answer of the hot store, or as not asked.
     pub(crate) fn recall(&self, answer: &'static str) {
         self.0.count(answer);
     }
 }
 
-/// A lease was lost while its work ran.
+/// Counts a lease that was lost while its work ran.
 pub(crate) fn lease_lost(store: &'static str) {
     counter!("semel_leases_lost_total", "store" => store).increment(1);
 }
 
-/// A request with a key was answered.
+/// Counts the answer to a request with a key.
 #[cfg(feature = "http")]
 pub(crate) fn request(answer: &'static str) {
     match answer {

@@ -1,6 +1,6 @@
 //! Pages of the repository whose Rust programs are compiled, and mostly run, as doc tests.
 //!
-//! They are outside the package, so nothing but a doc test may include them.
+//! The pages are outside the package, so only doc tests may include them.
 
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::store::conformance::{self, Subject};
-use semel::{
-    Ask, Claim, Failure, Inspect, Intent, Key, MemoryStore, Once, Owner, Prune, Store, Takeover, Terms, Token,
-};
+use semel::admin::{Inspect, Prune};
+use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::store::{conformance, conformance::Subject};
+use semel::{Failure, Intent, Key, MemoryStore, Once, Store};
 
 fn moved_by(subject: Subject, store: &MemoryStore) -> Subject {
     let store = store.clone();

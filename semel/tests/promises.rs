@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use semel::store::conformance::{PRIMITIVES, PROMISES};
+use semel::store::{conformance::PRIMITIVES, conformance::PROMISES};
 
 /// Name and first line of the docs of every promise, as the source has them.
 fn in_source() -> BTreeMap<String, String> {

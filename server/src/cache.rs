@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel::{Fence, Hot, Key, RedisOptions, RedisStore, Remembered, StoreError};
+use semel::store::{Hot, RedisOptions, Remembered};
+use semel::{Fence, Key, RedisStore, StoreError};
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 

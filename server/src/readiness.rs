@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::http::IdempotencyLayer;
-use semel::{AfterCrash, Ask, Claim, Intent, Key, Owner, Store, StoreError, Takeover, Terms, Token};
+use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::{AfterCrash, Intent, Key, Store, StoreError};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use semel::admin::{Inspect, MigrationStatus, StoreSize};
+use semel::store::{MemoryCache, PostgresOptions, RedisOptions, SqliteOptions};
 use semel::{
-    AfterCrash, Inspect, Key, MemoryCache, MemoryStore, MigrationStatus, Policy, PostgresOptions,
-    PostgresStore, RedisOptions, RedisStore, SqliteOptions, SqliteStore, Store, StoreError, StoreSize,
-    Tiered,
+    AfterCrash, Key, MemoryStore, Policy, PostgresStore, RedisStore, SqliteStore, Store, StoreError, Tiered,
 };
 
 use crate::cache::LateRedis;

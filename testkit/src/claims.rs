@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{
-    AfterCrash, Ask, Claim, Intent, Key, Lease, Outcome, Owner, Store, Takeover, Terms, Timestamp, Token,
-};
+use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::{AfterCrash, Intent, Key, Lease, Outcome, Store, Timestamp};
 
 /// A claim of this key by a new attempt.
 pub async fn ask(store: &impl Store, name: &str) -> Ask {

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use semel::{Ack, Ask, Claim, Lease, Outcome, Phase, State, Store, Takeover, Terms};
+use semel::store::{Ack, Ask, Claim, Phase, RecordState, Takeover, Terms};
+use semel::{Lease, Outcome, Store};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -156,7 +157,7 @@ pub async fn one_of_many_outcomes_of_an_owner_is_recorded<S: Store + Clone>(stor
     let applied: Vec<_> = acks.iter().filter(|(_, ack)| *ack == Ack::Applied).collect();
     assert_eq!(applied.len(), 1, "{acks:?}");
     assert_eq!(acks.iter().filter(|(_, ack)| *ack == Ack::Finished).count(), TASKS - 1, "{acks:?}");
-    let State::Done { outcome, .. } = stores[1].find(lease.key()).await.unwrap().unwrap().state else {
+    let RecordState::Done { outcome, .. } = stores[1].find(lease.key()).await.unwrap().unwrap().state else {
         panic!("it was recorded");
     };
     assert_eq!(outcome, by(applied[0].0));

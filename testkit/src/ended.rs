@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use semel::{Ask, Store, StoreError, Timestamp};
+use semel::store::Ask;
+use semel::{Store, StoreError, Timestamp};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

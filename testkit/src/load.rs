@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Claim, Failure, Intent, Key, Once, Outcome, Policy, RunError, Store, StoreError, Token};
+use semel::store::{Claim, Token};
+use semel::{Failure, Intent, Key, Once, Outcome, Policy, RunError, Store, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -109,8 +110,11 @@ impl Load {
 
         let now = ask(store, "key").await;
         let replays = outcomes.iter().map(async |(key, outcome)| {
-            let ask =
-                semel::Ask { key: Key::new("tests", key).unwrap(), token: Token::random(), ..now.clone() };
+            let ask = semel::store::Ask {
+                key: Key::new("tests", key).unwrap(),
+                token: Token::random(),
+                ..now.clone()
+            };
             let claim = store.claim(&ask).await.unwrap();
             assert!(matches!(&claim, Claim::Done(done) if done.outcome == *outcome), "{key}: {claim:?}");
         });

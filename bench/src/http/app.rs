@@ -10,8 +10,9 @@ use axum::routing::post;
 use bytes::Bytes;
 use cratestack_sqlx::SqlxIdempotencyStore;
 use cratestack_sqlx::sqlx::pool::PoolOptions;
+use semel::admin::{Prune, Pruning, continuously_prune};
 use semel::http::{Anonymous, IdempotencyLayer};
-use semel::{MemoryStore, Policy, PostgresStore, Prune, Pruning, Store, continuously_prune};
+use semel::{MemoryStore, Policy, PostgresStore, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 

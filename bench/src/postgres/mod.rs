@@ -45,7 +45,7 @@ pub(crate) struct Args {
     callers: Vec<usize>,
 
     /// Connections of semel that commit batches
-    #[arg(long, default_value_t = semel::PostgresOptions::DEFAULT_CONNECTIONS)]
+    #[arg(long, default_value_t = semel::store::PostgresOptions::DEFAULT_CONNECTIONS)]
     connections: usize,
 
     /// Rows of the largest table
@@ -64,7 +64,7 @@ impl Args {
     pub(crate) fn of_page(long: bool) -> Self {
         let (rounds, seconds, rows, expired) =
             if long { (5, 2.0, 10_000_000, 1_000_000) } else { (3, 0.4, 1_000_000, 200_000) };
-        let connections = semel::PostgresOptions::DEFAULT_CONNECTIONS;
+        let connections = semel::store::PostgresOptions::DEFAULT_CONNECTIONS;
         let (url, only, callers) = (None, Vec::new(), CALLERS.to_vec());
         Self { url, only, rounds, seconds, callers, connections, rows, expired }
     }

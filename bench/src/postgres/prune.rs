@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use semel::{Prune, Store};
+use semel::Store;
+use semel::admin::Prune;
 
 use super::Args;
 use super::subject::Semel;

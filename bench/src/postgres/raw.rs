@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use semel::PostgresOptions;
+use semel::store::PostgresOptions;
 use tokio::process::Command;
 
 use super::pool::POOL;

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use cratestack_core::{IdempotencyStore, ReservationOutcome};
 use cratestack_sqlx::SqlxIdempotencyStore;
 use cratestack_sqlx::sqlx::pool::PoolOptions;
-use semel::{PostgresOptions, PostgresStore, Token};
+use semel::PostgresStore;
+use semel::store::{PostgresOptions, Token};
 use tokio_postgres::types::ToSql;
 
 use super::pool::{POOL, Pool};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use semel::{RedisOptions, RedisStore, Store};
+use semel::store::RedisOptions;
+use semel::{RedisStore, Store};
 use testkit::servers::RedisServers;
 
 use crate::caller::Caller;

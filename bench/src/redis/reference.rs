@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use semel::RedisOptions;
+use semel::store::RedisOptions;
 use testkit::servers::RedisServers;
 
 use crate::caller::BODY_BYTES;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use semel::{PostgresOptions, PostgresStore, RedisOptions, RedisStore, Store, Tiered};
+use semel::store::{PostgresOptions, RedisOptions};
+use semel::{PostgresStore, RedisStore, Store, Tiered};
 use testkit::servers::RedisServers;
 
 use super::{Args, CALLERS, fill, key, load};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use semel::Claim;
+use semel::store::Claim;
 
 use crate::caller::{BODY_BYTES, Caller};
 use crate::load::uuid_v4;
@@ -92,7 +92,9 @@ async fn measure(args: &Args) -> Result<Report> {
 }
 
 async fn semel(server: &Server, schema: &str) -> Result<Arc<Semel>> {
-    Ok(Arc::new(Semel::connect(&server.url, semel::PostgresOptions::DEFAULT_CONNECTIONS, schema).await?))
+    Ok(Arc::new(
+        Semel::connect(&server.url, semel::store::PostgresOptions::DEFAULT_CONNECTIONS, schema).await?,
+    ))
 }
 
 fn key(n: u64) -> String {

@@ -30,7 +30,7 @@ const SCHEMA: &str = "processes";
 pub(crate) fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let connections = semel::PostgresOptions::DEFAULT_CONNECTIONS;
+        let connections = semel::store::PostgresOptions::DEFAULT_CONNECTIONS;
         let side = Arc::new(Semel::connect(&args.url, connections, SCHEMA).await?);
         println!("ready");
         tokio::io::stdin().read_u8().await.context("nobody said when to begin")?;

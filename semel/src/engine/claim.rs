@@ -77,10 +77,7 @@ impl Once {
     ) -> Result<(Claim, Copies), RunError> {
         self.refuse_if_astray()?;
         let mut patience = Patience::since(asked, self.engine.policy.patience(), key);
-        let now = match self.engine.store.known_now() {
-            Some(now) => now,
-            None => Box::pin(self.find_now(&mut patience)).await?,
-        };
+        let now = self.find_now(&mut patience).await?;
         let ask = Ask {
             key: key.clone(),
             intent: intent.clone(),

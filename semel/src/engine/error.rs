@@ -115,7 +115,7 @@ pub enum RunError {
     /// As many attempts run as [`Once::with_max_attempts`](crate::Once::with_max_attempts) allows. Nothing was claimed.
     #[error("too many attempts are running")]
     TooManyAttempts,
-    /// The store has reached its [`Ceiling`](crate::Ceiling), and the key is new. Nothing was claimed.
+    /// The store has reached its [`Ceiling`](crate::admin::Ceiling), and the key is new. Nothing was claimed.
     #[error("the store keeps as much as it may")]
     StoreFull,
     /// The caller has too many unsettled keys, or has used too many new ones. Nothing was claimed.

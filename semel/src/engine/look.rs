@@ -54,10 +54,7 @@ impl Once {
         let asked = Instant::now();
         let mut patience = Patience::since(asked, self.engine.policy.patience(), key);
         let found = self.found(key, &mut patience).await;
-        let now = match self.engine.store.known_now() {
-            Some(now) => now,
-            None => self.find_now(&mut patience).await?,
-        };
+        let now = self.find_now(&mut patience).await?;
         let ask = Ask {
             key: key.clone(),
             intent: intent.clone(),

@@ -20,7 +20,7 @@ use crate::words::terms::{self, AfterCrash, Terms, TermsError};
 ///
 /// let refused = Policy::hold().with_lease(Duration::ZERO).unwrap_err();
 /// assert_eq!(refused.to_string(), "lease of 0ns is not within 100ms to 86400s");
-/// # Ok::<(), semel::PolicyError>(())
+/// # Ok::<(), semel::error::PolicyError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {

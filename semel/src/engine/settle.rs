@@ -14,7 +14,7 @@ use crate::words::error::StoreError;
 use crate::words::intent::Intent;
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
-use crate::words::record::State;
+use crate::words::record::RecordState;
 use crate::words::terms::AfterCrash;
 
 /// What the result of the work writes to the record.
@@ -270,10 +270,10 @@ impl Once {
             }
         };
         Ok(found.filter(|record| record.intent == *intent).and_then(|record| match record.state {
-            State::Done { outcome, .. } => {
+            RecordState::Done { outcome, .. } => {
                 Some(Ran { value: outcome, replayed: record.token != lease.token() })
             }
-            State::Running | State::Released => None,
+            RecordState::Running | RecordState::Released => None,
         }))
     }
 }

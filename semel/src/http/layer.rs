@@ -190,7 +190,8 @@ impl IdempotencyLayer {
     /// the credentials is refused; see [`IdempotencyLayer::with_anonymous_callers`].
     ///
     /// ```
-    /// use semel::{MemoryStore, http::{Credential, IdempotencyLayer}};
+    /// use semel::MemoryStore;
+    /// use semel::http::{Credential, IdempotencyLayer};
     ///
     /// let layer = IdempotencyLayer::new(MemoryStore::new()).with_credentials([Credential::cookie("sid")]);
     /// ```

@@ -8,7 +8,8 @@
 //! ```
 //! # #[cfg(feature = "axum")] {
 //! use axum::{Router, routing::post};
-//! use semel::{MemoryStore, http::{Anonymous, IdempotencyLayer}};
+//! use semel::MemoryStore;
+//! use semel::http::{Anonymous, IdempotencyLayer};
 //!
 //! async fn charge(body: String) -> String {
 //!     format!("charged {body}")
@@ -50,7 +51,7 @@
 //!     .with_scope(|parts| Scope::new("shop").ok()?.with_principal(&parts.extensions.get::<User>()?.0).ok());
 //! let app: Router = Router::new().route("/charges", post(charge).route_layer(layer));
 //! # }
-//! # Ok::<(), semel::PolicyError>(())
+//! # Ok::<(), semel::error::PolicyError>(())
 //! ```
 //!
 //! # Rules

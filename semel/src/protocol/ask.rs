@@ -1,4 +1,4 @@
-//! What a caller asks of a key.
+//! The claim that a caller sends.
 
 use crate::fault;
 use crate::words::intent::Intent;
@@ -10,45 +10,48 @@ use crate::words::time::Timestamp;
 
 /// A claim as it is sent to a store.
 ///
-/// A claim whose answer was lost is sent again as it is: the token makes that harmless. Another attempt makes
-/// another token.
+/// A claim whose answer was lost is sent again unchanged; the token makes the repeat harmless.
+/// Another attempt has another token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// The key to claim.
     pub key: Key,
-    /// What is to be done under it.
+    /// The description of the request.
     pub intent: Intent,
-    /// Who asks: a new one for each attempt.
+    /// The identity of the attempt: a new token for each.
     pub token: Token,
-    /// Which process asks, for people.
+    /// The process of the attempt, for people.
     pub owner: Owner,
-    /// Lease, retention, and what happens if the attempt is lost.
+    /// The lease, the retention, and the policy if the attempt is lost.
     pub terms: Terms,
-    /// What may be done about a lost attempt.
+    /// The permission to take over a lost attempt.
     pub takeover: Takeover,
-    /// The moment by the store's clock after which the store refuses this claim, so that a copy which was late on
-    /// its way cannot run anything; from [`Store::now`](crate::Store::now).
+    /// The moment by the store's clock after which the store refuses this claim, so that a delayed
+    /// copy cannot run anything; derived from [`Store::now`](crate::Store::now).
     ///
-    /// At most [`Terms::RELEASED_RETENTION`] after the claim is sent: a released record is kept for no longer, and a copy of
-    /// its claim that arrived later would find the key free. [`Store::claim`](crate::Store::claim) refuses a later moment.
+    /// It is at most [`Terms::RELEASED_RETENTION`] after the claim is sent: a released record is
+    /// kept no longer, and a copy of its claim that arrived later would find the key free.
+    /// [`Store::claim`](crate::Store::claim) refuses a later moment.
     pub not_after: Timestamp,
 }
 
-/// What a claim may do about an attempt whose lease is over.
+/// The permission of a claim to take over an attempt whose lease is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Takeover {
-    /// Nothing.
+    /// No takeover.
     Never,
-    /// Take the place of a lost attempt. One that ran under `hold` is not lost but held, and stays so.
+    /// Takeover of a lost attempt. An attempt that ran under `hold` is not lost but held, and stays
+    /// so.
     WhenOver,
-    /// Take the place of the attempt with this fence, whatever its policy is: an operator or a reconcile hook found out
-    /// what happened to *that* attempt, and to no other.
+    /// Takeover of the attempt with this fence under any policy: an operator or a reconcile hook
+    /// found out what happened to *that* attempt, and to no other.
     Of(Fence),
 }
 
 impl Takeover {
-    /// Whether an attempt that ran under this fence and policy may be taken over once its lease is over.
+    /// Returns `true` if an attempt with this fence and policy may be taken over once its lease is
+    /// over.
     pub fn allows(self, fence: Fence, after_crash: AfterCrash) -> bool {
         match self {
             Self::Never => false,

@@ -1,6 +1,7 @@
-//! What may be written to a record.
+//! The writes to a record.
 //!
-//! Times are durations here: the store adds them to its own clock when it writes, and assigns the fence then.
+//! Times are durations here: the store adds them to its own clock and assigns the fence when it
+//! writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,47 +14,48 @@ use crate::words::record::Owner;
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// Writes a whole record in the place of one that is still as expected.
+/// A write of a whole record that replaces one that is still as expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace {
-    /// Whose record.
+    /// The key of the record.
     pub key: Key,
-    /// The token it must still have.
+    /// The token that the record must still have.
     pub expected_token: Token,
-    /// The version it must still have.
+    /// The version that the record must still have.
     pub expected_version: u64,
-    /// What takes its place.
+    /// The new record.
     pub draft: Draft,
-    /// Refused after this moment by the store's clock; `None` for operators, whose writes grant nothing.
+    /// The moment by the store's clock after which the write is refused; `None` for operators,
+    /// whose writes grant nothing.
     pub not_after: Option<Timestamp>,
 }
 
-/// What a record becomes. The store assigns the version, the fence and the times.
+/// The content of a new record. The store assigns the version, the fence and the times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// What was asked.
+    /// The description of the request.
     pub intent: Intent,
-    /// Where it stands.
+    /// The new state.
     pub state: DraftState,
-    /// Who runs, or made the change.
+    /// The identity of the attempt, or of the operator's change.
     pub token: Token,
-    /// Which attempt.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// Which process.
+    /// The name of the process.
     pub owner: Owner,
-    /// How long the lease is, from now.
+    /// The length of the lease, from the time of the write.
     pub lease: Duration,
-    /// For how long the record is kept once it is settled.
+    /// The time for which the record is kept once it is settled.
     pub retention: Duration,
-    /// What happens if the attempt is lost.
+    /// The policy if the attempt is lost.
     pub after_crash: AfterCrash,
-    /// Whether this is a new life of the key, with a new moment of creation and no note of the old one.
+    /// Set for a new life of the key, with a new creation time and without the old note.
     pub fresh: bool,
-    /// What to note; `None` keeps the note it has, unless it is fresh.
+    /// The new note; `None` keeps the existing one, unless the draft is fresh.
     pub note: Option<Arc<str>>,
 }
 
-/// Where a draft stands.
+/// The state of a draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DraftState {
     /// An attempt runs.
@@ -67,58 +69,59 @@ pub enum DraftState {
 /// A write by the owner of a running record: applied where token and fence match and the state is running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Whose record.
+    /// The key of the record.
     pub key: Key,
-    /// The token it must have.
+    /// The token that the record must have.
     pub token: Token,
-    /// What is written.
+    /// The change.
     pub action: Action,
 }
 
 impl Write {
-    /// The owner of this lease does this.
+    /// A write of this action by the owner of this lease.
     pub fn by(lease: &Lease, action: impl FnOnce(Fence) -> Action) -> Self {
         Self { key: lease.key().clone(), token: lease.token(), action: action(lease.fence()) }
     }
 }
 
-/// What an owner writes. All but [`Action::Void`] name the fence that must match, too.
+/// The change that an owner makes. All but [`Action::Void`] also name the fence that must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// The lease begins anew.
+    /// Restarts the lease.
     Renew {
-        /// The fence it must have.
+        /// The fence that the record must have.
         fence: Fence,
-        /// How long the lease is, from now.
+        /// The length of the lease, from the time of the write.
         lease: Duration,
     },
-    /// The outcome is recorded.
+    /// Records the outcome.
     Complete {
-        /// The fence it must have.
+        /// The fence that the record must have.
         fence: Fence,
-        /// What is replayed from now on.
+        /// The outcome that is replayed from now on.
         outcome: Outcome,
     },
-    /// Nothing happened; the key can be claimed again.
+    /// Releases the key because nothing happened; the key can be claimed again.
     Release {
-        /// The fence it must have.
+        /// The fence that the record must have.
         fence: Fence,
     },
-    /// The lease ends now: the key is held or lost, as its policy says.
+    /// Ends the lease now: the key is held or lost, as its policy says.
     Abandon {
-        /// The fence it must have.
+        /// The fence that the record must have.
         fence: Fence,
-        /// Why, for people.
+        /// The reason, for people.
         note: Arc<str>,
     },
-    /// The lease ends now and the key is held, whatever its policy was.
+    /// Ends the lease now and holds the key, whatever its policy was.
     Hold {
-        /// The fence it must have.
+        /// The fence that the record must have.
         fence: Fence,
-        /// Why, for people.
+        /// The reason, for people.
         note: Arc<str>,
     },
-    /// A claim that nobody waits for any more is taken back: whatever fence it was granted, it becomes released.
+    /// Withdraws a claim whose answer is no longer awaited: the record becomes released, whatever
+    /// fence it was granted.
     Void,
 }
 

@@ -1,6 +1,6 @@
-//! The place of one record, and the three primitives on it.
+//! The slot of one record, and the three primitives on it.
 //!
-//! This is what the statements of every backend must do to a row, written down as a program: the memory store runs
+//! This program states what the statements of every backend must do to a row: the memory store runs
 //! it, and the model searches over it.
 
 use crate::protocol::ask::Ask;
@@ -8,11 +8,11 @@ use crate::protocol::draft::{Action, Draft, DraftState, Replace, Write};
 use crate::store::backend::{Opened, Replaced, Written};
 use crate::words::key::Key;
 use crate::words::lease::Fence;
-use crate::words::record::{Note, Record, State};
+use crate::words::record::{Note, Record, RecordState};
 use crate::words::terms::{AfterCrash, Terms};
 use crate::words::time::Timestamp;
 
-/// Creates the record of this claim if there is none, else shows the one that is there.
+/// Creates the record of this claim if there is none; otherwise returns the existing one.
 pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened {
     if now > ask.not_after {
         return Opened::Late;
@@ -23,7 +23,7 @@ pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened
     let record = Record {
         key: ask.key.clone(),
         intent: ask.intent.clone(),
-        state: State::Running,
+        state: RecordState::Running,
         version: 1,
         token: ask.token,
         fence: Fence::next(None, now),
@@ -42,7 +42,7 @@ pub fn open(slot: &mut Option<Box<Record>>, ask: &Ask, now: Timestamp) -> Opened
     created
 }
 
-/// Writes the whole record if the one that is there still has the expected token and version.
+/// Replaces the whole record if the existing one still has the expected token and version.
 pub fn replace(slot: &mut Option<Box<Record>>, item: &Replace, now: Timestamp) -> Replaced {
     let Some(found) = slot
         .as_ref()
@@ -65,9 +65,9 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
         key: key.clone(),
         intent: draft.intent.clone(),
         state: match &draft.state {
-            DraftState::Running => State::Running,
-            DraftState::Done(outcome) => State::Done { outcome: outcome.clone(), finished_at: now },
-            DraftState::Released => State::Released,
+            DraftState::Running => RecordState::Running,
+            DraftState::Done(outcome) => RecordState::Done { outcome: outcome.clone(), finished_at: now },
+            DraftState::Released => RecordState::Released,
         },
         version: found.version + 1,
         token: draft.token,
@@ -84,7 +84,8 @@ fn redraft(found: &Record, key: &Key, draft: &Draft, now: Timestamp) -> Record {
     }
 }
 
-/// Writes as the owner where token and fence match a running record, else shows the one that is there.
+/// Writes as the owner where token and fence match a running record; otherwise returns the existing
+/// record.
 pub fn write(slot: &mut Option<Box<Record>>, item: &Write, now: Timestamp) -> Written {
     let Some(found) = slot else {
         return Written::Unapplied(None);
@@ -99,10 +100,10 @@ pub fn write(slot: &mut Option<Box<Record>>, item: &Write, now: Timestamp) -> Wr
             found.heartbeat_at = now;
         }
         Action::Complete { outcome, .. } => {
-            found.state = State::Done { outcome: outcome.clone(), finished_at: now };
+            found.state = RecordState::Done { outcome: outcome.clone(), finished_at: now };
         }
         Action::Release { .. } | Action::Void => {
-            found.state = State::Released;
+            found.state = RecordState::Released;
             found.retention = found.retention.min(Terms::RELEASED_RETENTION);
         }
         Action::Abandon { note, .. } => {

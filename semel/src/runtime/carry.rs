@@ -1,4 +1,4 @@
-//! A run that is finished even if nobody waits for it.
+//! A run that finishes even if its caller stops waiting.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,18 +10,19 @@ use tokio::sync::oneshot;
 
 use crate::fault;
 
-/// A future that runs with its caller for as long as that waits. Dropped before its end, it goes on on a task of its
-/// own: most callers stay, and need no task.
+/// A future that is polled by its caller for as long as the caller waits. If it is dropped before
+/// its end, it moves to a task of its own: most callers stay, and need no task.
 pub(crate) struct Carried<T: Send + 'static> {
-    /// Gone when it has ended, or panicked.
+    /// The future, taken out when it has ended or panicked.
     run: Option<BoxFuture<'static, T>>,
     runtime: Handle,
-    /// Closed when the caller is gone, for those who wait only for its sake.
+    /// The receiver that closes when the caller leaves, for parts that wait only for the caller's
+    /// sake.
     _here: oneshot::Receiver<()>,
 }
 
 impl<T: Send + 'static> Carried<T> {
-    /// What closes when the caller is gone comes along.
+    /// A run with the receiver that closes when the caller leaves.
     pub(crate) fn new(run: impl Future<Output = T> + Send + 'static, here: oneshot::Receiver<()>) -> Self {
         Self { run: Some(Box::pin(run)), runtime: Handle::current(), _here: here }
     }

@@ -1,4 +1,4 @@
-//! A limit of time for what is mostly there at once.
+//! A timeout for futures that are mostly ready at once.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -8,14 +8,15 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep};
 
-/// What a future comes to; `None` if that takes longer.
+/// Limits the time of a future; `None` if it takes longer.
 ///
-/// The limit counts from when it has to be waited for: a future that is ready needs no timer, and no look at the clock.
+/// The limit counts from the first poll that is pending: a future that is ready needs no timer and
+/// does not read the clock.
 pub(crate) fn within<F: Future + Unpin>(limit: Duration, future: F) -> Within<F> {
     Within { future, limit, timer: None }
 }
 
-/// A future with a limit of time.
+/// A future with a timeout.
 pub(crate) struct Within<F> {
     future: F,
     limit: Duration,
@@ -31,7 +32,7 @@ impl<F: Future + Unpin> Future for Within<F> {
             return Poll::Ready(Some(value));
         }
         let timer = timer.get_or_insert_with(|| Box::pin(sleep(*limit)));
-        // A future that has used up the share of its task must not keep the time from being seen.
+        // A future that has used up the budget of its task must not hide the timeout.
         pin!(unconstrained(timer)).poll(context).map(|()| None)
     }
 }
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_is_ready_needs_no_timer() {
-        // There is no runtime here that could have one.
+        // This thread has no runtime that could provide a timer.
         let polled = pin!(within(LIMIT, ready(7))).poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled, Poll::Ready(Some(7)));
     }

@@ -1,8 +1,9 @@
-//! Polling without waking oneself.
+//! Polling without self-wakes.
 //!
-//! The driver of a connection and whoever asks it a question live in one task here, and talk over channels: each message
-//! wakes the task that is at work on it anyway. The runtime would then poll it once more, after waking another thread to
-//! share the load. So what wakes the task while it is polled only makes it look again.
+//! The driver of a connection and its caller share one task here and talk over channels. Each
+//! message wakes the task that is already being polled. The runtime would then wake another thread
+//! to share the load, and poll the task once more. A wake during a poll therefore only makes the
+//! task poll once more by itself.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// How often it looks again before it lets the runtime decide: a task that has had its share is told to wake up
-/// again at once, for as long as it goes on.
+/// The number of repeated polls before the runtime decides: a task that has used up its budget is
+/// woken again at once for as long as it goes on.
 const LOOKS: u32 = 8;
 
 const WAITS: u8 = 0;
 const LOOKS_ON: u8 = 1;
 const STIRRED: u8 = 2;
 
-/// Polls something, and looks again by itself if that is called for meanwhile.
+/// Polling that is repeated at once if the task is woken during it.
 #[derive(Clone, Default)]
 pub(crate) struct Attention(Arc<Calls>);
 
-/// Who calls for it, and where that goes.
+/// The requests for another poll, and the task that they go to.
 #[derive(Default)]
 struct Calls {
     state: AtomicU8,
@@ -71,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often a task is woken.
+    /// A counter of the wakes of a task.
     #[derive(Default)]
     struct Task(AtomicUsize);
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Replace, Write};
 use crate::store::Prune;
-use crate::store::inspect::{Page, Query, Stats};
+use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::lease::Fence;
@@ -109,7 +109,7 @@ pub trait Backend: Send + Sync + 'static {
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError>;
 
     /// Reads a page of the records that match, in an order of the backend's own that does not change.
-    async fn scan(&self, query: &Query) -> Result<Page, StoreError>;
+    async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// Counts records by phase, without reading them all each time.
     async fn stats(&self) -> Result<Stats, StoreError>;

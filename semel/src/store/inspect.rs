@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::protocol::answer::Change;
+use crate::protocol::answer::OperatorAck;
 use crate::store::Store;
 use crate::words::error::StoreError;
 use crate::words::key::{Key, Scope};
@@ -26,10 +26,10 @@ use crate::words::time::Timestamp;
 pub trait Inspect: Store {
     /// A page of the records that match. It may have fewer records than there is room for, or none, and another page
     /// after it: a store looks at a bounded part of its records for each page.
-    async fn list(&self, query: &Query) -> Result<Page, StoreError>;
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// A page of the held and lost records: their lease is over and there is no outcome.
-    async fn stale(&self, query: &Query) -> Result<Page, StoreError>;
+    async fn stale(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// How many records there are in each phase.
     async fn stats(&self) -> Result<Stats, StoreError>;
@@ -41,18 +41,18 @@ pub trait Inspect: Store {
         seen: Fence,
         outcome: &Outcome,
         reason: &str,
-    ) -> Result<Change, StoreError>;
+    ) -> Result<OperatorAck, StoreError>;
 
     /// Lets a held or lost key be claimed again: it did not happen.
-    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError>;
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError>;
 
     /// Lets a key be as if it had never been used, its outcome removed.
-    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError>;
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError>;
 }
 
 /// Which records to list. The default asks for the first hundred of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query {
+pub struct ListQuery {
     /// In this phase only.
     pub phase: Option<Phase>,
     /// Of this realm only.
@@ -77,7 +77,7 @@ pub struct Query {
     pub limit: u32,
 }
 
-impl Default for Query {
+impl Default for ListQuery {
     fn default() -> Self {
         Self {
             phase: None,
@@ -95,7 +95,7 @@ impl Default for Query {
     }
 }
 
-impl Query {
+impl ListQuery {
     /// The key, if realm, principal and value are all named: then there is nothing to search.
     ///
     /// # Errors
@@ -187,11 +187,11 @@ impl Stats {
 
 #[async_trait]
 impl<S: Inspect + ?Sized> Inspect for Arc<S> {
-    async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         (**self).list(query).await
     }
 
-    async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn stale(&self, query: &ListQuery) -> Result<Page, StoreError> {
         (**self).stale(query).await
     }
 
@@ -205,15 +205,15 @@ impl<S: Inspect + ?Sized> Inspect for Arc<S> {
         seen: Fence,
         outcome: &Outcome,
         reason: &str,
-    ) -> Result<Change, StoreError> {
+    ) -> Result<OperatorAck, StoreError> {
         (**self).resolve(key, seen, outcome, reason).await
     }
 
-    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
         (**self).reset(key, seen, reason).await
     }
 
-    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
         (**self).forget(key, seen, reason).await
     }
 }

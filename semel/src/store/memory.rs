@@ -14,7 +14,7 @@ use crate::protocol::draft::{Replace, Write};
 use crate::protocol::slot;
 use crate::store::Prune;
 use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
-use crate::store::inspect::{Cursor, Page, Query, Stats};
+use crate::store::inspect::{Cursor, ListQuery, Page, Stats};
 use crate::words::error::StoreError;
 use crate::words::key::{Key, Scope};
 use crate::words::record::Record;
@@ -159,7 +159,7 @@ impl Backend for MemoryStore {
         Ok(self.answer(keys, |key, _| self.shard(key).get(key).map(|record| (**record).clone())))
     }
 
-    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let after = query.after.as_ref().map(position).transpose()?;
         let now = self.shared.clock.now();
         let mut records: Vec<Record> = Vec::new();

@@ -12,39 +12,47 @@
 //! - `shared`: the parts that the stores on databases share.
 //! - `conformance`: the tests that every store has to pass.
 
-pub mod inspect;
+pub(crate) mod inspect;
 pub mod backend;
 #[doc(hidden)]
 pub mod verbs;
-pub mod pruner;
-pub mod memory;
+pub(crate) mod pruner;
+pub(crate) mod memory;
 #[cfg(feature = "postgres")]
-pub mod postgres;
+pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
-pub mod sqlite;
+pub(crate) mod sqlite;
 #[cfg(feature = "redis")]
-pub mod redis;
-pub mod tiered;
+pub(crate) mod redis;
+pub(crate) mod tiered;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod shared;
+pub(crate) mod shared;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use shared::migration::MigrationStatus;
+pub use crate::protocol::answer::{Ack, Claim, Done, Remembered, Void};
+pub use crate::protocol::ask::{Ask, Takeover};
+pub use crate::words::lease::Token;
+pub use crate::words::record::{Note, Owner, Phase, Record, RecordState};
+pub use crate::words::terms::Terms;
+pub use memory::MemoryClock;
+#[cfg(feature = "postgres")]
+pub use postgres::{InTransaction, PostgresOptions};
+#[cfg(feature = "redis")]
+pub use redis::RedisOptions;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteOptions;
+pub use tiered::{Hot, MemoryCache, Rank};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::protocol::answer::{Ack, Claim, Void};
-use crate::protocol::ask::Ask;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
-use crate::words::lease::{Lease, Token};
+use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
-use crate::words::record::Record;
 use crate::words::time::Timestamp;
 
 /// The place that arbitrates who runs.
@@ -70,11 +78,9 @@ pub trait Store: Send + Sync + 'static {
     /// A short name for logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// The store's clock, near enough to set a claim's `not_after` by.
+    /// The store's clock, near enough to set a claim's `not_after` by. The engine asks before each claim, so a store on a
+    /// server answers from the last time it heard that server.
     async fn now(&self) -> Result<Timestamp, StoreError>;
-
-    /// The same, if the store can tell it without asking anybody, as most can mostly. `None` is always right.
-    fn known_now(&self) -> Option<Timestamp>;
 
     /// Whether a handler can record its outcome in the transaction of its effect, by the store's own means. Only then is
     /// [`Policy::transactional`](crate::Policy::transactional) true; over any other store it is refused.
@@ -161,10 +167,6 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         (**self).now().await
-    }
-
-    fn known_now(&self) -> Option<Timestamp> {
-        (**self).known_now()
     }
 
     fn completes_in_transactions(&self) -> bool {

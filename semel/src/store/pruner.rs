@@ -51,7 +51,8 @@ impl Pruner {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// use semel::{MemoryStore, Pruning, continuously_prune};
+/// use semel::MemoryStore;
+/// use semel::admin::{Pruning, continuously_prune};
 ///
 /// let store = MemoryStore::new();
 /// let pruner = continuously_prune(store, Pruning::default());

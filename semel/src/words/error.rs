@@ -1,13 +1,13 @@
-//! What can go wrong with a store.
+//! The failure of a store.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// A store that could not do what it was asked.
+/// The failure of a store to carry out a request.
 ///
-/// The message says what was tried on what; the cause is kept as the source. Clones share it: one failure can be
-/// told to many who asked.
+/// The message says what was tried on what; the source is the cause. Clones share the cause,
+/// because one failure may be reported to many callers.
 #[derive(Debug, Clone)]
 pub struct StoreError {
     kind: Kind,
@@ -22,13 +22,14 @@ impl fmt::Display for StoreError {
 }
 
 impl StdError for StoreError {
-    /// The cause itself and not what shares it, so that a caller can downcast to the driver's error and read its code.
+    /// The cause itself rather than the `Arc` around it, so that a caller can downcast to the
+    /// driver's error and read its code.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }
 }
 
-/// What an error means for the one who asked.
+/// The meaning of a failure for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Unavailable,
@@ -49,38 +50,40 @@ impl fmt::Display for Kind {
 }
 
 impl StoreError {
-    /// Nothing was applied; asking again may work.
+    /// An error after which nothing was applied; another try may succeed.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self { kind: Kind::Unavailable, message: message.into(), source: None }
     }
 
-    /// It may have been applied or not; ask again with the same token.
+    /// An error after which the request may or may not have been applied; the caller repeats it
+    /// with the same token.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self { kind: Kind::Unknown, message: message.into(), source: None }
     }
 
-    /// A record cannot be decoded or was written by a newer version. It is never "absent".
+    /// An error for a record that cannot be decoded or was written by a newer version. Such a
+    /// record is never treated as absent.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self { kind: Kind::Corrupt, message: message.into(), source: None }
     }
 
-    /// Nothing was applied, and asking again will not help.
+    /// An error after which nothing was applied and no further try will help.
     pub fn refused(message: impl Into<String>) -> Self {
         Self { kind: Kind::Refused, message: message.into(), source: None }
     }
 
-    /// The same with its cause.
+    /// The same error with its cause.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { source: Some(Arc::from(source.into())), ..self }
     }
 
-    /// Whether asking again may work.
+    /// Returns `true` if another try may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, Kind::Unavailable | Kind::Unknown)
     }
 
-    /// Whether what was asked may have been applied.
+    /// Returns `true` if the request may have been applied.
     pub fn is_unknown(&self) -> bool {
         self.kind == Kind::Unknown
     }

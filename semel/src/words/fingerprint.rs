@@ -1,4 +1,4 @@
-//! What was asked, in 32 bytes.
+//! The fingerprint of a request, in 32 bytes.
 
 use std::fmt;
 
@@ -8,10 +8,11 @@ use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// A SHA-256 digest of what was asked, with the version of the rule that made it.
+/// A SHA-256 digest of the request, with the version of the rules that made it.
 ///
-/// Every part goes into the hash with its length before it, so that `"ab" + "c"` and `"a" + "bc"` differ, and each
-/// way of making one has a tag of its own, so that two ways never meet by chance.
+/// Every part is hashed with its length in front, so that `"ab" + "c"` and `"a" + "bc"` differ.
+/// Each way of making a fingerprint has a tag of its own, so that two ways never produce the same
+/// digest by chance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     version: u8,
@@ -19,28 +20,28 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The version of the rules below. Stores keep it beside the digest: digests of two versions say nothing
-    /// about each other.
+    /// The version of the rules below. Stores keep it beside the digest: digests of two versions
+    /// cannot be compared.
     pub const VERSION: u8 = 1;
 
-    /// The largest whole number that JSON tools agree upon, 2^53.
+    /// The largest integer up to which all JSON tools agree, 2^53.
     const MAX_JSON_INTEGER: u64 = 1 << 53;
 
-    /// Of bytes as they are.
+    /// The fingerprint of the bytes as they are.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self::framed("bytes", &[bytes])
     }
 
-    /// Of several parts, each kept apart from its neighbours.
+    /// The fingerprint of several parts, whose boundaries count.
     pub fn of_parts(parts: &[&[u8]]) -> Self {
         Self::framed("parts", parts)
     }
 
-    /// Of a value: its JSON with sorted object keys, so that the order of a `HashMap` does not matter, and with
-    /// every integer exact.
+    /// The fingerprint of a value: of its JSON with sorted object keys and exact integers, so that
+    /// the order of a `HashMap` does not matter.
     ///
-    /// JSON has no sets and no infinities: a `HashSet` is a list in whatever order it happens to have, so use a
-    /// `BTreeSet`; and a float that is not finite is the same as `None`.
+    /// JSON has no sets and no infinities. A `HashSet` is hashed as a list in its arbitrary order,
+    /// so use a `BTreeSet`; a float that is not finite is hashed as `None`.
     ///
     /// # Errors
     /// [`FingerprintError::Serialize`] if the value has no JSON form.
@@ -51,8 +52,8 @@ impl Fingerprint {
         Ok(Self::framed("value", &[&json]))
     }
 
-    /// Of a JSON text in its canonical form (RFC 8785): white space, the order of keys and the way numbers are
-    /// written do not matter.
+    /// The fingerprint of a JSON text in its canonical form (RFC 8785): white space, the order of
+    /// keys and the notation of numbers do not matter.
     ///
     /// ```
     /// use semel::Fingerprint;
@@ -60,21 +61,23 @@ impl Fingerprint {
     /// let one = Fingerprint::of_canonical_json(br#"{"to": "ann", "amount": 1.50}"#)?;
     /// let other = Fingerprint::of_canonical_json(br#"{"amount":1.5,"to":"ann"}"#)?;
     /// assert_eq!(one, other);
-    /// # Ok::<(), semel::FingerprintError>(())
+    /// # Ok::<(), semel::error::FingerprintError>(())
     /// ```
     ///
     /// # Errors
-    /// [`FingerprintError::Json`] if the text is not JSON, or holds what the canonical form would blur: a key
-    /// twice in one object, or an integer beyond 2^53, where two different numbers become one.
+    /// [`FingerprintError::Json`] if the text is not JSON, or holds something that the canonical
+    /// form would lose: a key twice in one object, or an integer beyond 2^53, where two different
+    /// numbers become one.
     pub fn of_canonical_json(json: &[u8]) -> Result<Self, FingerprintError> {
         Ok(Self::framed("canonical json", &[&canonical(&strict_json(json)?)?]))
     }
 
-    /// One that a store has kept.
+    /// A fingerprint read from a store.
     ///
     /// # Errors
-    /// [`FingerprintError::Version`] if another version of the rules made it, [`FingerprintError::Length`] if it
-    /// is not 32 bytes long. Neither may be taken for "another request".
+    /// [`FingerprintError::Version`] if another version of the rules made it,
+    /// [`FingerprintError::Length`] if it is not 32 bytes long. Neither means that the requests
+    /// differ.
     pub fn from_stored(version: u8, digest: &[u8]) -> Result<Self, FingerprintError> {
         if version != Self::VERSION {
             return Err(FingerprintError::Version { found: version });
@@ -83,12 +86,12 @@ impl Fingerprint {
         Ok(Self { version, digest })
     }
 
-    /// Which version of the rules made it.
+    /// The version of the rules that made it.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// The 32 bytes.
+    /// The 32 bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.digest
     }
@@ -100,11 +103,11 @@ impl Fingerprint {
     }
 }
 
-/// Hashes parts, each with its length before it.
+/// A hash over parts, each with its length in front.
 pub(crate) struct Framer(Sha256);
 
 impl Framer {
-    /// For one way of making a fingerprint.
+    /// A framer for one way of making a fingerprint.
     pub(crate) fn new(tag: &str) -> Self {
         let mut framer = Self(Sha256::new());
         framer.part(tag.as_bytes());
@@ -121,13 +124,13 @@ impl Framer {
     }
 }
 
-/// A JSON text that its canonical form stands for alone.
+/// A JSON text whose canonical form belongs to no other value.
 pub(crate) fn strict_json(json: &[u8]) -> Result<Value, FingerprintError> {
     let StrictJson(tree) = serde_json::from_slice(json).map_err(FingerprintError::Json)?;
     Ok(tree)
 }
 
-/// The canonical form (RFC 8785) of such a text, or of a part of it.
+/// The canonical form (RFC 8785) of a JSON value.
 pub(crate) fn canonical(tree: &Value) -> Result<Vec<u8>, FingerprintError> {
     serde_json_canonicalizer::to_vec(tree).map_err(FingerprintError::Json)
 }
@@ -139,7 +142,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Why there is no fingerprint.
+/// The reason why a fingerprint cannot be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FingerprintError {
@@ -149,7 +152,7 @@ pub enum FingerprintError {
     /// The text is not JSON, or not JSON with one canonical form.
     #[error("the body has no canonical JSON form")]
     Json(#[source] serde_json::Error),
-    /// The stored fingerprint was made by other rules.
+    /// Other rules made the stored fingerprint.
     #[error("fingerprint version {found} is not known here, only {}", Fingerprint::VERSION)]
     Version {
         /// The stored version.
@@ -163,7 +166,7 @@ pub enum FingerprintError {
     },
 }
 
-/// JSON whose canonical form stands for it alone.
+/// JSON in which no two different values have the same canonical form.
 struct StrictJson(Value);
 
 impl<'de> Deserialize<'de> for StrictJson {
@@ -204,7 +207,8 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<StrictJson, E> {
-        // An integer too large for 64 bits, or one written with a point, arrives here already rounded.
+        // An integer too large for 64 bits, or one written with a point, has already been rounded
+        // here.
         if value.abs() >= Fingerprint::MAX_JSON_INTEGER as f64 && value.fract() == 0.0 {
             return Err(E::custom(format_args!("the integer {value} is beyond 2^53")));
         }

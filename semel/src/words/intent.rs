@@ -1,4 +1,4 @@
-//! What was asked under a key.
+//! The description of a request under a key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,12 +24,13 @@ const RESOURCE: Rule = Rule {
     outer_spaces: true,
 };
 
-/// What was asked: the operation, the resource it touches, and a fingerprint of the rest.
+/// The description of a request: the operation, the resource it touches, and a fingerprint of the
+/// rest.
 ///
-/// Two requests under one key are the same if all three are equal. Anything else is another intent, and the key
-/// refuses it.
+/// Two requests under one key are the same if all three are equal. Otherwise the intents differ,
+/// and the key refuses the second.
 ///
-/// It is one pointer: clones share what it is made of.
+/// An intent is one pointer: clones share its content.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Intent(Arc<Parts>);
 
@@ -41,9 +42,9 @@ struct Parts {
 }
 
 impl Intent {
-    /// How many bytes an operation may have.
+    /// The largest number of bytes in an operation.
     pub const MAX_OPERATION_BYTES: usize = 255;
-    /// How many bytes a resource may have.
+    /// The largest number of bytes in a resource.
     pub const MAX_RESOURCE_BYTES: usize = 2_048;
 
     /// An intent with a fingerprint made elsewhere.
@@ -67,12 +68,12 @@ impl Intent {
         Self::new(operation, resource, Fingerprint::of(value)?)
     }
 
-    /// What is to be done, such as `POST /charges` or `commit-table`.
+    /// The operation, such as `POST /charges` or `commit-table`.
     pub fn operation(&self) -> &str {
         &self.0.operation
     }
 
-    /// What it is done to; may be empty.
+    /// The resource of the operation; may be empty.
     pub fn resource(&self) -> &str {
         &self.0.resource
     }
@@ -94,7 +95,7 @@ impl fmt::Debug for Intent {
     }
 }
 
-/// Why there is no intent.
+/// The reason why an intent cannot be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IntentError {

@@ -1,4 +1,4 @@
-//! Whose key, and which.
+//! Keys and their scopes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ const PRINCIPAL: Rule = Rule {
 const VALUE: Rule =
     Rule { part: "key", min_bytes: 1, max_bytes: Key::MAX_BYTES, ascii_only: true, outer_spaces: false };
 
-/// Whose key it is.
+/// The owner of a key.
 ///
-/// The same value in two scopes is two keys that know nothing of each other. The `realm` is the tenant or the
-/// service; the `principal` is the stable identity of the caller and may be empty.
+/// The same value in two scopes is two independent keys. The `realm` is the tenant or the service;
+/// the `principal` is the stable identity of the caller and may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     realm: Arc<str>,
@@ -30,7 +30,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// How many bytes a realm or a principal may have.
+    /// The largest number of bytes in a realm or a principal.
     pub const MAX_BYTES: usize = 255;
 
     /// The scope of a whole realm, with an empty principal.
@@ -41,7 +41,7 @@ impl Scope {
         Ok(Self { realm: REALM.check(realm)?, principal: Arc::default() })
     }
 
-    /// The same realm, for one caller.
+    /// The same realm with a principal.
     ///
     /// # Errors
     /// [`KeyError`] if the principal is longer than [`Scope::MAX_BYTES`] or holds control characters.
@@ -63,7 +63,7 @@ impl Scope {
         &self.realm
     }
 
-    /// The caller; empty if the realm is all there is to tell.
+    /// The caller; empty if the scope is a whole realm.
     pub fn principal(&self) -> &str {
         &self.principal
     }
@@ -80,10 +80,10 @@ impl Scope {
 ///
 /// let refused = Key::new("billing", " invoice-42").unwrap_err();
 /// assert_eq!(refused.to_string(), "key begins or ends with a space");
-/// # Ok::<(), semel::KeyError>(())
+/// # Ok::<(), semel::error::KeyError>(())
 /// ```
 ///
-/// It is one pointer: clones share what it is made of.
+/// A key is one pointer: clones share its content.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<Parts>);
 
@@ -94,29 +94,29 @@ struct Parts {
 }
 
 impl Key {
-    /// How many characters a key's value may have.
+    /// The largest number of characters in a key's value.
     pub const MAX_BYTES: usize = 255;
 
     /// A key in a realm, with an empty principal.
     ///
     /// # Errors
-    /// [`KeyError`] if the realm or the value breaks a limit; it says which.
+    /// [`KeyError`] if the realm or the value breaks a limit; the message says which.
     pub fn new(realm: &str, value: &str) -> Result<Self, KeyError> {
         Scope::new(realm)?.key(value)
     }
 
-    /// Whose key it is.
+    /// The owner of the key.
     pub fn scope(&self) -> &Scope {
         &self.0.scope
     }
 
-    /// What the client chose.
+    /// The value that the client chose.
     pub fn value(&self) -> &str {
         &self.0.value
     }
 }
 
-/// Shows the realm and the first characters only, at most half of them: whole keys do not belong in logs.
+/// Shows the realm and at most half of the value: whole keys do not belong in logs.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parts { scope, value } = &*self.0;
@@ -125,13 +125,14 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A realm, principal or key that breaks a limit; the message says which part and which limit.
+/// The error for a realm, principal or key that breaks a limit; the message names the part and the
+/// limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(transparent)]
 pub struct KeyError(#[from] TextError);
 
 impl KeyError {
-    /// What is wrong, as a value.
+    /// The broken limit, as a value.
     pub fn fault(&self) -> &TextError {
         &self.0
     }

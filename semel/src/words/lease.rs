@@ -13,22 +13,23 @@ use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::time::Timestamp;
 
-/// Who runs: 128 random bits, made by the caller for each attempt before it asks, and never used by another.
+/// The identity of an attempt: 128 random bits, made by the caller before it claims, and never used
+/// by another attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A new one from the operating system's randomness.
+    /// A new token from the operating system's randomness.
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// One that a store has kept.
+    /// A token read from a store.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The 16 bytes.
+    /// The 16 bytes of the token.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -41,7 +42,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// The first digits only: who knows a token may write as its owner.
+/// Shows the first digits only, because a token allows writing as the owner.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, ..] = self.0;
@@ -59,21 +60,22 @@ impl FromStr for Token {
     }
 }
 
-/// Text that is not a token.
+/// The error for text that is not a token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("a token is 32 hexadecimal digits")]
 pub struct TokenError;
 
-/// A number that the store assigns with each grant. It rises for a key over takeover and release, whatever the
-/// clock does, so an effect that carries it can be ordered: whoever has seen a higher one refuses a lower one.
+/// A number that the store assigns with each grant. It rises for a key over takeover and release,
+/// whatever the clock does, so that another system can order the effects that carry it: a system
+/// that keeps the highest fence it has seen can refuse a lower one.
 ///
-/// It is made of the clock, so it also rises over a prune, unless the clock was set back by more than the retention
-/// meanwhile.
+/// The fence is derived from the clock, so it also rises over a prune, unless the clock was set
+/// back by more than the retention in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// From its number.
+    /// A fence with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -83,8 +85,8 @@ impl Fence {
         self.0
     }
 
-    /// The fence of a grant at `now` over a record that had `previous`: the clock in microseconds, or one more
-    /// than before if the clock stood or went back.
+    /// The fence of a grant at `now` over a record that had `previous`: the clock in microseconds,
+    /// or `previous` plus one if the clock stood still or went back.
     pub fn next(previous: Option<Self>, now: Timestamp) -> Self {
         let floor = previous.map_or(0, |fence| fence.0.saturating_add(1));
         Self(now.as_micros().max(floor))
@@ -99,8 +101,8 @@ impl fmt::Display for Fence {
 
 /// The right to run the work of a key, for now.
 ///
-/// It is plain data: dropping it releases nothing. Who holds it writes as the owner until a takeover, whatever
-/// the time is.
+/// A lease is plain data: dropping it releases nothing. Its holder writes as the owner until a
+/// takeover, even after the deadline.
 #[derive(Clone)]
 pub struct Lease {
     key: Key,
@@ -109,9 +111,9 @@ pub struct Lease {
     attempt: u32,
     deadline: Timestamp,
     alarm: Option<Arc<Alarm>>,
-    /// For how long the record is kept once it is settled, if the store has said so.
+    /// The time for which the record is kept once it is settled, if the store has said so.
     retention: Option<Duration>,
-    /// What was asked, for the tier that passes the lease on.
+    /// The intent of the claim, for the tier that passes the lease on.
     intent: Option<Intent>,
 }
 
@@ -121,43 +123,44 @@ impl Lease {
         Self { key, token, fence, attempt, deadline, alarm: None, retention: None, intent: None }
     }
 
-    /// The key.
+    /// The key of the record.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// Who runs.
+    /// The token of the attempt.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// The number of this grant; pass it on to whatever can refuse a lower one.
+    /// The number of this grant; pass it to any system that can refuse a lower one.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// 1 for the first attempt.
+    /// The number of the attempt, counted from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Whether an earlier attempt may have run before.
+    /// Returns `true` if an earlier attempt may have run.
     pub fn is_takeover(&self) -> bool {
         self.attempt > 1
     }
 
-    /// When the lease is over by the store's clock, if it is not renewed.
+    /// The moment at which the lease ends by the store's clock, if it is not renewed.
     pub fn deadline(&self) -> Timestamp {
         self.deadline
     }
 
-    /// Whether the lease can no longer be counted upon; see [`Lease::lost`].
+    /// Returns `true` if the lease can no longer be relied on; see [`Lease::lost`].
     pub fn is_lost(&self) -> bool {
         self.alarm.as_ref().is_some_and(|alarm| alarm.is_raised())
     }
 
-    /// Waits until the lease can no longer be counted upon: another attempt has taken over, or no renewal got
-    /// through for a whole lease. Never ends for a lease that nobody renews.
+    /// Waits until the lease can no longer be relied on: another attempt has taken over, or no
+    /// renewal succeeded for the length of the lease. A lease that is not renewed in the background
+    /// never ends this wait.
     pub async fn lost(&self) {
         match &self.alarm {
             Some(alarm) => alarm.wait().await,
@@ -165,34 +168,34 @@ impl Lease {
         }
     }
 
-    /// The same lease of a record that is kept for this long once it is settled.
+    /// The same lease of a record that is kept for `retention` once it is settled.
     #[must_use]
     pub fn with_retention(self, retention: Duration) -> Self {
         Self { retention: Some(retention), ..self }
     }
 
-    /// For how long its record is kept once it is settled, if the store has said so.
+    /// The time for which the record is kept once it is settled, if the store has said so.
     pub fn retention(&self) -> Option<Duration> {
         self.retention
     }
 
-    /// The same lease with what was asked.
+    /// The same lease with the intent of its claim.
     pub(crate) fn with_intent(self, intent: Intent) -> Self {
         Self { intent: Some(intent), ..self }
     }
 
-    /// What was asked, if a tier has noted it.
+    /// The intent of the claim, if a tier has noted it.
     pub(crate) fn intent(&self) -> Option<&Intent> {
         self.intent.as_ref()
     }
 
-    /// Gives it an alarm that tells its holders of the loss.
+    /// Gives the lease an alarm that tells its holders of the loss.
     pub(crate) fn set_alarm(&mut self) -> Arc<Alarm> {
         Arc::clone(self.alarm.insert(Arc::default()))
     }
 }
 
-/// Tells the holders of a lease of its loss.
+/// The alarm that tells the holders of a lease of its loss.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     raised: AtomicBool,
@@ -200,7 +203,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Says whether it was raised for the first time.
+    /// Raises the alarm; `true` if this is the first time.
     pub(crate) fn raise(&self) -> bool {
         let first = !self.raised.swap(true, Ordering::SeqCst);
         self.waiting.notify_waiters();
@@ -212,7 +215,8 @@ impl Alarm {
     }
 
     async fn wait(&self) {
-        // It hears of everything from now on, so nothing is missed between the look and the wait.
+        // The waiter is registered before the flag is read, so an alarm raised in between is not
+        // missed.
         let raised = self.waiting.notified();
         if !self.is_raised() {
             raised.await;

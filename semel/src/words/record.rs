@@ -1,4 +1,4 @@
-//! What a store keeps about a key.
+//! The row that a store keeps for each key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,73 +12,75 @@ use crate::words::terms::AfterCrash;
 use crate::words::text;
 use crate::words::time::Timestamp;
 
-/// One record per key.
+/// The row of one key.
 ///
-/// The fields are open so that a backend can build one from what it has stored. A record that cannot be built is
-/// an error, never "absent".
+/// The fields are public so that a backend can build a record from what it has stored. A record
+/// that cannot be built is an error; it never counts as absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Whose key, and which.
+    /// The key and its scope.
     pub key: Key,
-    /// What was asked under it.
+    /// The description of the request.
     pub intent: Intent,
-    /// Where it stands.
-    pub state: State,
-    /// Raised by every write. It can come back after a prune; the token and the version together cannot.
+    /// The stored state.
+    pub state: RecordState,
+    /// A number raised by every write. It can repeat after a prune; the token and the version
+    /// together cannot.
     pub version: u64,
-    /// Who runs, or ran last.
+    /// The identity of the attempt that runs, or ran last.
     pub token: Token,
     /// The number of the last grant.
     pub fence: Fence,
-    /// How many attempts there have been, this one included.
+    /// The number of attempts so far, this one included.
     pub attempt: u32,
-    /// Which process asked, for people only: it decides nothing.
+    /// The process of the attempt, for people only: no decision depends on it.
     pub owner: Owner,
-    /// When the lease of a running attempt is over.
+    /// The end of the running attempt's lease.
     pub lease_until: Timestamp,
-    /// When the owner was last heard of.
+    /// The time of the owner's last sign of life.
     pub heartbeat_at: Timestamp,
-    /// When the key was first claimed.
+    /// The time of the first claim.
     pub created_at: Timestamp,
-    /// When the record was last written.
+    /// The time of the last write.
     pub updated_at: Timestamp,
-    /// For how long the record is kept once it is settled; [`Record::expires_at`] says until when. A release and a
-    /// void cut it to [`Terms::RELEASED_RETENTION`](crate::Terms::RELEASED_RETENTION).
+    /// The time for which the record is kept once it is settled; [`Record::expires_at`] says until
+    /// when. A release and a void shorten it to
+    /// [`Terms::RELEASED_RETENTION`](crate::store::Terms::RELEASED_RETENTION).
     pub retention: Duration,
-    /// What happens if the attempt is lost.
+    /// The policy if the attempt is lost.
     pub after_crash: AfterCrash,
-    /// Why the last attempt was abandoned, or what an operator did.
+    /// The reason for the last abandon, or the last change of an operator.
     pub note: Option<Note>,
 }
 
-/// The stored state of a record. *Held* and *lost* are not stored: both are `Running` with the lease over; see
-/// [`Record::phase`].
+/// The stored state of a record. *Held* and *lost* are not stored: both are `Running` with the
+/// lease over; see [`Record::phase`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum RecordState {
     /// An attempt has the right to run.
     Running,
     /// There is an outcome; it never changes.
     Done {
-        /// What is replayed.
+        /// The outcome that is replayed.
         outcome: Outcome,
-        /// When it was recorded.
+        /// The time at which it was recorded.
         finished_at: Timestamp,
     },
     /// Nothing happened, or an operator said so; the key can be claimed again.
     Released,
 }
 
-/// Where a record stands at a given moment, in the words that people use.
+/// The state of a record at a given moment, as people see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Phase {
     /// An attempt runs under a lease that is not over.
     Running,
-    /// The lease of an attempt under `hold` is over and there is no outcome: it is not known what happened, and an
-    /// operator or a reconcile hook has to decide.
+    /// The lease of an attempt under `hold` is over without an outcome: what happened is unknown,
+    /// and an operator or a reconcile hook has to decide.
     Held,
-    /// The lease of an attempt under `retry` or `transactional` is over and there is no outcome: the next attempt takes
-    /// over.
+    /// The lease of an attempt under `retry` or `transactional` is over without an outcome: the
+    /// next attempt takes over.
     Lost,
     /// There is an outcome.
     Done,
@@ -87,7 +89,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The word, in lower case.
+    /// The name of the phase, in lower case.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -100,38 +102,40 @@ impl Phase {
 }
 
 impl Record {
-    /// Where the record stands at this moment.
+    /// The phase of the record at this moment.
     pub fn phase(&self, now: Timestamp) -> Phase {
         match self.state {
-            State::Running if now < self.lease_until => Phase::Running,
-            State::Running if self.after_crash == AfterCrash::Hold => Phase::Held,
-            State::Running => Phase::Lost,
-            State::Done { .. } => Phase::Done,
-            State::Released => Phase::Released,
+            RecordState::Running if now < self.lease_until => Phase::Running,
+            RecordState::Running if self.after_crash == AfterCrash::Hold => Phase::Held,
+            RecordState::Running => Phase::Lost,
+            RecordState::Done { .. } => Phase::Done,
+            RecordState::Released => Phase::Released,
         }
     }
 
-    /// When the record counts as absent and may be pruned, unless it is written to before.
+    /// The moment from which the record counts as absent and may be pruned, unless it is written to
+    /// before.
     ///
-    /// Retention begins with what settled the record: its outcome, or its release. A lost attempt counts from the end of
-    /// its lease. An attempt under `hold` that has no outcome never expires: time is no evidence that nothing happened.
+    /// Retention begins when the record is settled: by its outcome or by its release. For a lost
+    /// attempt it begins at the end of its lease. An attempt under `hold` without an outcome never
+    /// expires: time is no evidence that nothing happened.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let begins = match self.state {
-            State::Running if self.after_crash == AfterCrash::Hold => return None,
-            State::Running => self.lease_until,
-            State::Done { .. } if fault::makes("expiry_from_claim") => self.created_at,
-            State::Done { finished_at, .. } => finished_at,
-            State::Released => self.updated_at,
+            RecordState::Running if self.after_crash == AfterCrash::Hold => return None,
+            RecordState::Running => self.lease_until,
+            RecordState::Done { .. } if fault::makes("expiry_from_claim") => self.created_at,
+            RecordState::Done { finished_at, .. } => finished_at,
+            RecordState::Released => self.updated_at,
         };
         Some(begins.after(self.retention))
     }
 
-    /// Whether the record counts as absent and may be pruned.
+    /// Returns `true` if the record counts as absent and may be pruned.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at().is_some_and(|end| now >= end)
     }
 
-    /// How much of the lease is left.
+    /// The remaining time of the lease.
     pub fn lease_left(&self, now: Timestamp) -> Duration {
         self.lease_until.since(now)
     }
@@ -139,8 +143,8 @@ impl Record {
     /// The outcome, if there is one.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.state {
-            State::Done { outcome, .. } => Some(outcome),
-            State::Running | State::Released => None,
+            RecordState::Done { outcome, .. } => Some(outcome),
+            RecordState::Running | RecordState::Released => None,
         }
     }
 
@@ -150,42 +154,44 @@ impl Record {
         lease.with_retention(self.retention)
     }
 
-    /// Whether this token and fence own the record: the only ones that may write to it, while it runs.
+    /// Returns `true` if this token and fence own the record: only they may write to it, while it
+    /// runs.
     pub fn is_owned_by(&self, token: Token, fence: Fence) -> bool {
-        self.state == State::Running && self.token == token && self.fence == fence
+        self.state == RecordState::Running && self.token == token && self.fence == fence
     }
 }
 
-/// The name of a process, for people: it is shown, and decides nothing. Cut at 255 bytes.
+/// The name of a process, for people: it is shown, and no decision depends on it. Cut at 255 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// A name; control characters become spaces.
+    /// An owner with this name; control characters become spaces.
     pub fn new(name: &str) -> Self {
         Self(text::shorten(name, 255))
     }
 
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why an attempt was abandoned, or an operator changed the record. Cut at 500 bytes.
+/// The reason why an attempt was abandoned, or the change of an operator. Cut at 500 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// When.
+    /// The time of the note.
     pub at: Timestamp,
-    /// What happened: `abandoned`, `held`, `resolved`, `reset` or `forgotten`, then the reason.
+    /// The event, one of `abandoned`, `held`, `resolved`, `reset` and `forgotten`, then the reason.
     pub text: Arc<str>,
 }
 
 impl Note {
-    /// How many bytes a note may have.
+    /// The largest number of bytes in a note.
     pub const MAX_BYTES: usize = 500;
 
-    /// A note of this moment; control characters become spaces, what is too long is cut off.
+    /// A note at the moment `at`; control characters become spaces, and text over the limit is cut
+    /// off.
     pub fn new(at: Timestamp, text: &str) -> Self {
         Self { at, text: text::shorten(text, Self::MAX_BYTES) }
     }

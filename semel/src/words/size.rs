@@ -1,13 +1,14 @@
-//! How much a store keeps.
+//! The size of a store.
 
-/// How much a store keeps, as far as that can be told at a small price.
+/// The size of a store, as far as it is known cheaply.
 ///
-/// Each store says in its `size` what is counted. A database of which other tables or keys are a part may count them, too.
+/// Each store documents what its `size` counts. The figure may cover the whole database, with other
+/// tables or keys in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreSize {
-    /// How many bytes are in use.
+    /// The number of bytes in use.
     pub bytes: Option<u64>,
-    /// How many records there are, expired ones included.
+    /// The number of records, expired ones included.
     pub records: Option<u64>,
 }

@@ -1,24 +1,25 @@
-//! What a claim agrees to: how long its lease and its record last, and what becomes of it after a crash.
+//! The terms of a claim: the length of its lease and retention, and the policy after a crash.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// What happens to a key when its attempt is lost: the lease is over, and there is no outcome.
+/// The fate of a key whose attempt is lost: the lease is over, and there is no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AfterCrash {
-    /// Nothing runs again: the key is held until an operator or a reconcile hook says what happened.
+    /// No attempt runs again: the key is held until an operator or a reconcile hook says what
+    /// happened.
     Hold,
     /// The next attempt takes over and runs again; effects happen at least once.
     Retry,
-    /// The next attempt takes over; outcome and effect commit in one transaction of the store's database, so the
-    /// lost attempt was rolled back.
+    /// The next attempt takes over; outcome and effect commit in one transaction of the store's
+    /// database, so the effect of the lost attempt was rolled back.
     Transactional,
 }
 
 impl AfterCrash {
-    /// The word in lower case, as it is stored and configured.
+    /// The policy as a word in lower case, as it is stored and configured.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hold => "hold",
@@ -27,16 +28,17 @@ impl AfterCrash {
         }
     }
 
-    /// The policy of this word, if it is one.
+    /// The policy with this name, if there is one.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Hold, Self::Retry, Self::Transactional].into_iter().find(|policy| policy.as_str() == word)
     }
 }
 
-/// The terms of a claim: how long its attempt may run without a sign of life, how long the record is kept, and what
-/// happens if the attempt is lost. The record keeps the latter two.
+/// The terms of a claim: how long its attempt may run without a sign of life, how long the record
+/// is kept, and what happens if the attempt is lost. The record keeps the latter two.
 ///
-/// Lease and retention are two things: a crash must not lock a key for as long as its outcome is worth keeping.
+/// Lease and retention are separate, so that a crash does not lock a key for as long as its outcome
+/// is worth keeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     lease: Duration,
@@ -45,17 +47,19 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The shortest lease. Below, a scheduling hiccup looks like a crash.
+    /// The shortest lease. With a shorter one, a short pause of the scheduler would look like a
+    /// crash.
     pub const MIN_LEASE: Duration = Duration::from_millis(100);
     /// The longest lease. A running attempt renews it, so it need not be as long as the work.
     pub const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
     /// The longest retention.
     pub const MAX_RETENTION: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-    /// The longest time that a released record is kept: longer than any copy of its claim can take to arrive, with a
-    /// margin. It holds no outcome, so nothing else needs it.
+    /// The longest time for which a released record is kept: longer than any copy of its claim can
+    /// take to arrive, with a margin. The record holds no outcome, so it has no other use.
     ///
-    /// An engine sets a claim's `not_after` to at most 65 s after it is sent: the longest patience, and one call.
+    /// An engine sets a claim's `not_after` to at most 65 s after it is sent: the longest patience,
+    /// and one call.
     pub const RELEASED_RETENTION: Duration = Duration::from_secs(120);
 
     /// A lease of 30 s, a retention of 24 h, and `hold`.
@@ -79,13 +83,13 @@ impl Terms {
         Ok(Self { lease, retention, after_crash: AfterCrash::Hold })
     }
 
-    /// For how long an attempt may run without being heard of.
+    /// The time for which an attempt may run without a sign of life.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// For how long the record is kept once it is settled; for a lost attempt, from the end of its lease. A released
-    /// record is kept for [`Terms::RELEASED_RETENTION`] at most.
+    /// The time for which the record is kept once it is settled; for a lost attempt, from the end
+    /// of its lease. A released record is kept for at most [`Terms::RELEASED_RETENTION`].
     pub fn retention(&self) -> Duration {
         self.retention
     }
@@ -96,13 +100,13 @@ impl Terms {
         Self { after_crash, ..self }
     }
 
-    /// What happens if the attempt is lost.
+    /// The policy if the attempt is lost.
     pub fn after_crash(&self) -> AfterCrash {
         self.after_crash
     }
 }
 
-/// Whether a duration is within its limits.
+/// Checks that a duration is within its limits.
 pub(crate) fn within(
     what: &'static str,
     found: Duration,
@@ -112,23 +116,23 @@ pub(crate) fn within(
     if (min..=max).contains(&found) { Ok(()) } else { Err(TermsError::Range { what, found, min, max }) }
 }
 
-/// A duration that breaks a limit; the message names it.
+/// The error for a duration that breaks a limit; the message names it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TermsError {
     /// A duration is out of range.
     #[error("{what} of {found:?} is not within {min:?} to {max:?}")]
     Range {
-        /// Which duration.
+        /// The name of the duration.
         what: &'static str,
-        /// What was given.
+        /// The duration that was given.
         found: Duration,
-        /// The shortest.
+        /// The lower limit.
         min: Duration,
-        /// The longest.
+        /// The upper limit.
         max: Duration,
     },
-    /// The record would be forgotten while its attempt runs.
+    /// The record would expire while its attempt runs.
     #[error("retention of {retention:?} is shorter than the lease of {lease:?}; set the lease first")]
     RetentionUnderLease {
         /// The retention.

@@ -1,13 +1,13 @@
-//! Text from outside, checked once.
+//! Validation of text from outside.
 //!
-//! Keys, realms, operations and the like are stored, logged and shown on consoles. They are checked here, where
-//! they enter, so that nothing inside has to ask again.
+//! Keys, realms, operations and similar texts are stored, logged and shown on consoles. They are
+//! checked here, where they enter, so that the code inside can rely on it.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
-/// What a piece of text may look like.
+/// The limits of one kind of text.
 pub(crate) struct Rule {
     pub(crate) part: &'static str,
     pub(crate) min_bytes: usize,
@@ -16,48 +16,48 @@ pub(crate) struct Rule {
     pub(crate) outer_spaces: bool,
 }
 
-/// Text that breaks a limit; the message names the part and the limit.
+/// The error for text that breaks a limit; the message names the part and the limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// There is less text than the part needs.
+    /// The text is empty and must not be.
     #[error("{part} is empty")]
     Empty {
-        /// Which part, as the message says it.
+        /// The name of the part in the message.
         part: &'static str,
     },
-    /// There is more text than the part may hold.
+    /// The text is longer than the part may be.
     #[error("{part} is {bytes} bytes long, the limit is {limit}")]
     TooLong {
-        /// Which part.
+        /// The name of the part.
         part: &'static str,
-        /// How long the text is.
+        /// The length of the text.
         bytes: usize,
-        /// How long it may be.
+        /// The limit.
         limit: usize,
     },
     /// A character that the part may not hold.
     #[error("{part} has the character {found:?} at byte {at}; allowed are {allowed}")]
     Character {
-        /// Which part.
+        /// The name of the part.
         part: &'static str,
-        /// The character.
+        /// The refused character.
         found: char,
-        /// Where it stands, counted in bytes from 0.
+        /// Its position in bytes, from 0.
         at: usize,
-        /// What would be allowed.
+        /// The allowed characters.
         allowed: &'static str,
     },
-    /// A space before or behind the text.
+    /// The text begins or ends with a space.
     #[error("{part} begins or ends with a space")]
     OuterSpace {
-        /// Which part.
+        /// The name of the part.
         part: &'static str,
     },
 }
 
 impl Rule {
-    /// The text as it is, if it keeps the rule.
+    /// Returns the text unchanged if it keeps the rule.
     pub(crate) fn check<'a, T: From<&'a str>>(&self, text: &'a str) -> Result<T, TextError> {
         let part = self.part;
         if text.len() < self.min_bytes {
@@ -72,7 +72,7 @@ impl Rule {
             "characters that are not control characters"
         };
         let refused = |c: char| c.is_control() || (self.ascii_only && !c.is_ascii());
-        // Most text is such that no rule refuses a character of it, and that is seen faster.
+        // Most texts are printable ASCII, which every rule allows and which is quicker to check.
         if !text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
             && let Some((at, found)) = text.char_indices().find(|(_, c)| refused(*c))
         {
@@ -85,10 +85,10 @@ impl Rule {
     }
 }
 
-/// Text for people that may be shortened but never refused: control characters become spaces, and what is over
-/// the limit is cut off.
+/// Text for people that may be shortened but is never refused: control characters become spaces,
+/// and text over the limit is cut off.
 pub(crate) fn shorten(text: &str, max_bytes: usize) -> Arc<str> {
-    // `str::floor_char_boundary` needs Rust 1.91, newer than everything else here.
+    // `str::floor_char_boundary` needs Rust 1.91, above the MSRV.
     let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let cut = &text[..end];
     if !cut.contains(char::is_control) {

@@ -1,16 +1,16 @@
-//! Moments by the store's clock.
+//! Moments of the store's clock.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment by the store's clock, in microseconds since the Unix epoch.
+/// A moment of the store's clock, in microseconds since the Unix epoch.
 ///
-/// Only stores make these. The application's clock takes no part in any decision.
+/// Only stores make timestamps. The application's clock takes no part in any decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// From microseconds since the Unix epoch.
+    /// A timestamp from microseconds since the Unix epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
@@ -20,27 +20,27 @@ impl Timestamp {
         self.0
     }
 
-    /// Now, by the clock of this host, for stores that have no other.
+    /// The current time of this host's clock, for stores without a clock of their own.
     pub(crate) fn of_host() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// This moment and a while.
+    /// This moment plus a duration.
     #[must_use]
     pub fn after(self, while_: Duration) -> Self {
         let micros = u64::try_from(while_.as_micros()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(micros))
     }
 
-    /// A while before this moment; the epoch if that is earlier.
+    /// This moment minus a duration; the epoch if that is earlier.
     #[must_use]
     pub fn before(self, while_: Duration) -> Self {
         let micros = u64::try_from(while_.as_micros()).unwrap_or(u64::MAX);
         Self(self.0.saturating_sub(micros))
     }
 
-    /// How long after `earlier` this is; nothing if it is before.
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
@@ -52,7 +52,7 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// As RFC 3339 has it, in UTC, with microseconds: `2026-11-15T09:30:00.000000Z`.
+/// The format of RFC 3339, in UTC, with microseconds: `2026-11-15T09:30:00.000000Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);

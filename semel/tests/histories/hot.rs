@@ -4,7 +4,8 @@ use std::future::pending;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel::{Fence, Hot, Key, MemoryCache, Remembered, StoreError};
+use semel::store::{Hot, MemoryCache, Remembered};
+use semel::{Fence, Key, StoreError};
 use tokio::time::sleep;
 
 use crate::chaos::{Dice, Process};

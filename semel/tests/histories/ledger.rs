@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use semel::{AfterCrash, RunError, State};
+use semel::store::RecordState;
+use semel::{AfterCrash, RunError};
 
 /// Everything that somebody did or was told, in the order it happened.
 #[derive(Clone, Default)]
@@ -73,7 +74,7 @@ impl Ledger {
         key: usize,
         policy: AfterCrash,
         hook: bool,
-        recorded: Option<(&State, u64)>,
+        recorded: Option<(&RecordState, u64)>,
     ) -> Option<String> {
         let events: Vec<Event> = self.all().into_iter().filter(|(k, _)| *k == key).map(|(_, e)| e).collect();
         let of = |pick: &dyn Fn(&Event) -> Option<u64>| events.iter().filter_map(pick).collect::<Vec<u64>>();
@@ -93,7 +94,7 @@ impl Ledger {
         let ended_before_anything = events.iter().filter(|event| **event == Event::Nothing).count();
         let once = policy != AfterCrash::Retry;
         let value = recorded.and_then(|(state, _)| match state {
-            State::Done { outcome, .. } => outcome.parse::<u64>().ok(),
+            RecordState::Done { outcome, .. } => outcome.parse::<u64>().ok(),
             _ => None,
         });
 

@@ -7,9 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel::protocol::draft::{Replace, Write};
-use semel::store::backend::{Answers, Backend, Opened, Replaced, Written};
-use semel::{Ask, Key, MemoryStore, Page, Prune, Query, Record, Stats, StoreError, Timestamp};
+use semel::admin::{ListQuery, Page, Prune, Stats};
+use semel::protocol::{draft::Replace, draft::Write};
+use semel::store::{Ask, Record};
+use semel::store::{
+    backend::Answers, backend::Backend, backend::Opened, backend::Replaced, backend::Written,
+};
+use semel::{Key, MemoryStore, StoreError, Timestamp};
 use tokio::time::sleep;
 
 use crate::chaos::Dice;
@@ -140,7 +144,7 @@ impl Backend for Locking {
         self.memory.read(keys).await
     }
 
-    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.memory.scan(query).await
     }
 

@@ -11,8 +11,9 @@ use axum::routing::post;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use semel::admin::{Inspect, ListQuery};
 use semel::http::IdempotencyLayer;
-use semel::{Inspect, MemoryStore, Policy, Query};
+use semel::{MemoryStore, Policy};
 use testkit::gates::{Gate, Through};
 
 use crate::server::{BOUND, Count, Server, sharing, until};
@@ -80,7 +81,8 @@ async fn assert_omitted(server: &Server) {
 /// Waits until the answer under the only key is recorded.
 async fn recorded(store: &MemoryStore) {
     let waiting = async {
-        while !store.list(&Query::default()).await.unwrap().records.iter().any(|r| r.outcome().is_some()) {
+        while !store.list(&ListQuery::default()).await.unwrap().records.iter().any(|r| r.outcome().is_some())
+        {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };

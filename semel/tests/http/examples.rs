@@ -72,5 +72,5 @@ async fn axum_with_routes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn axum_with_a_transaction() {
     let server = Server::start(axum_transaction::app(&postgres_url()).await.unwrap()).await;
-    walk(&server, &semel::Token::random().to_string()).await;
+    walk(&server, &semel::store::Token::random().to_string()).await;
 }

@@ -14,8 +14,10 @@ use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::post;
 use futures_util::future::join_all;
+use semel::admin::{Inspect, ListQuery};
 use semel::http::{IdempotencyLayer, ReadAhead, Verdict};
-use semel::{Inspect, Lease, MemoryStore, Phase, Policy, Query, Record, Store};
+use semel::store::{Phase, Record};
+use semel::{Lease, MemoryStore, Policy, Store};
 use testkit::gates::{Fault, Gate, Through};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceExt};
@@ -56,7 +58,7 @@ fn asked(server: &Server, key: &'static str) -> tokio::task::JoinHandle<Reply> {
 
 /// The only record, and its phase.
 async fn only(store: &MemoryStore) -> (Record, Phase) {
-    let record = store.list(&Query::default()).await.unwrap().records.remove(0);
+    let record = store.list(&ListQuery::default()).await.unwrap().records.remove(0);
     let phase = record.phase(store.now().await.unwrap());
     (record, phase)
 }
@@ -448,7 +450,7 @@ async fn an_error_of_a_service_ends_the_connection_and_the_key_is_held() {
     }
     // Without a key it is an error as well, each time.
     assert!(server.request(Method::POST, "/charges").open().await.is_err());
-    let notes = store.list(&Query::default()).await.unwrap().records;
+    let notes = store.list(&ListQuery::default()).await.unwrap().records;
     assert!(notes.iter().all(|record| {
         let note = record.note.as_ref().unwrap();
         *note.text == *"abandoned: the service failed: the disk is full"

@@ -5,8 +5,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{Response, StatusCode};
 use axum::routing::post;
+use semel::admin::{Inspect, ListQuery, Prune};
 use semel::http::Verdict;
-use semel::{Inspect, MemoryStore, Policy, Prune, Query, Store, Terms};
+use semel::store::Terms;
+use semel::{MemoryStore, Policy, Store};
 
 use crate::server::{Count, Reply, Server, sharing};
 
@@ -156,7 +158,7 @@ async fn a_handler_says_itself_what_becomes_of_its_key() {
     let (first, again) = twice("/abandon").await;
     assert_eq!(first.text(), "4");
     again.problem(409, "idempotency_outcome_unknown");
-    let records = store.list(&Query::default()).await.unwrap().records;
+    let records = store.list(&ListQuery::default()).await.unwrap().records;
     let notes: Vec<_> =
         records.iter().filter_map(|record| record.note.as_ref()).map(|note| &*note.text).collect();
     assert_eq!(notes, ["abandoned: no answer"]);
@@ -181,7 +183,7 @@ async fn a_cookie_is_neither_recorded_nor_replayed() {
     let server = Server::start(Router::new().route("/charges", handler).layer(sharing(store.clone()))).await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("set-cookie"), Some("session=secret"));
     assert_eq!(server.post("/charges", "k", "{}").send().await.header("set-cookie"), None);
-    let records = store.list(&Query::default()).await.unwrap().records;
+    let records = store.list(&ListQuery::default()).await.unwrap().records;
     let outcome = records[0].outcome().unwrap();
     assert!(outcome.headers().all(|(name, _)| name != "set-cookie"));
     let refused = sharing(store).with_recorded_header("set-cookie".parse().unwrap()).unwrap_err();

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::post;
+use semel::admin::{Inspect, ListQuery};
 use semel::http::Verdict;
-use semel::{Inspect, MemoryStore, Phase, Policy, Query, Store};
+use semel::store::Phase;
+use semel::{MemoryStore, Policy, Store};
 use testkit::gates::{Fault, Gate, Through};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -226,7 +228,7 @@ async fn a_graceful_shutdown_finishes_what_runs_and_lets_go_who_waits() {
     assert_eq!((first.text(), first.is_replay()), ("run 1", false));
     tokio::time::timeout(BOUND, draining).await.expect("it drains").unwrap();
     tokio::time::timeout(BOUND, serving).await.expect("it ends").unwrap().unwrap();
-    let record = store.list(&Query::default()).await.unwrap().records.remove(0);
+    let record = store.list(&ListQuery::default()).await.unwrap().records.remove(0);
     assert_eq!(record.phase(store.now().await.unwrap()), Phase::Done);
     assert_eq!((count.get(), gate.calls("release"), gate.calls("void")), (1, 0, 0));
 }

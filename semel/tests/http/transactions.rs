@@ -8,7 +8,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use semel::http::Verdict;
-use semel::{Lease, MemoryStore, Outcome, Policy, Token};
+use semel::store::Token;
+use semel::{Lease, MemoryStore, Outcome, Policy};
 
 use crate::processes::Shop;
 use crate::server::{Count, Server, sharing};

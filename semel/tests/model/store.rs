@@ -3,15 +3,13 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use semel::protocol::decide::{self, Settle};
-use semel::protocol::draft::{Action, Draft, DraftState, Replace, Write};
 use semel::protocol::slot;
-use semel::store::backend::{Replaced, Written};
-use semel::store::verbs::{self, Claiming, Step};
-use semel::{
-    AfterCrash, Ask, Claim, Fence, Intent, Key, Outcome, Owner, Record, State as RecordState, Takeover,
-    Terms, Timestamp, Token,
-};
+use semel::protocol::{decide, decide::Settle};
+use semel::protocol::{draft::Action, draft::Draft, draft::DraftState, draft::Replace, draft::Write};
+use semel::store::{Ask, Claim, Owner, Record, RecordState, Takeover, Terms, Token};
+use semel::store::{backend::Replaced, backend::Written};
+use semel::store::{verbs, verbs::Claiming, verbs::Step};
+use semel::{AfterCrash, Fence, Intent, Key, Outcome, Timestamp};
 
 use super::mutants::Mutant;
 use super::protocol::Config;

@@ -7,12 +7,13 @@
 
 mod checks;
 
-use semel::protocol::decide::{self, Settle};
-use semel::protocol::draft::{Action as OwnerAction, Replace, Write};
 use semel::protocol::slot;
-use semel::store::backend::{Replaced, Written};
-use semel::store::verbs::{Claiming, Step};
-use semel::{AfterCrash, Ask, Claim, Done, Rank, Remembered, Takeover, Terms, Timestamp};
+use semel::protocol::{decide, decide::Settle};
+use semel::protocol::{draft::Action as OwnerAction, draft::Replace, draft::Write};
+use semel::store::{Ask, Claim, Done, Rank, Remembered, Takeover, Terms};
+use semel::store::{backend::Replaced, backend::Written};
+use semel::store::{verbs::Claiming, verbs::Step};
+use semel::{AfterCrash, Timestamp};
 use stateright::{Model, Property};
 
 use super::state::{Row, Stage};

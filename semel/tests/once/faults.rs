@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use semel::{Change, Failure, Inspect, Phase, Policy, Prune, Ran, RunError, Store, Terms};
+use semel::admin::{Inspect, OperatorAck, Prune};
+use semel::store::{Phase, Terms};
+use semel::{Failure, Policy, Ran, RunError, Store};
 use testkit::gates::{Fault, Gate};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -264,7 +266,7 @@ async fn a_copy_of_a_claim_that_has_run_is_voided() {
     gate.disturb_calls("claim", 1..=1, Fault::CopyLater(Duration::from_secs(3)));
     once.run(&key(), &intent(), Counter::default().quick()).await.unwrap();
     let fence = record(&gate).await.unwrap().fence;
-    assert_eq!(gate.store.forget(&key(), fence, "test").await.unwrap(), Change::Applied);
+    assert_eq!(gate.store.forget(&key(), fence, "test").await.unwrap(), OperatorAck::Applied);
     sleep(Duration::from_secs(4)).await;
     assert_eq!(phase(&gate).await, Some(Phase::Running));
     once.drain().await;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::{
-    Failure, Lease, MemoryStore, Once, Outcome, Phase, Policy, Ran, Reconciled, RunError, Store, Terms,
-};
+use semel::store::{Phase, Terms};
+use semel::{Failure, Lease, MemoryStore, Once, Outcome, Policy, Ran, Reconciled, RunError, Store};
 use testkit::gates::{Fault, Gate, Through};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::{
-    Ceiling, Failure, Intent, Key, Lease, Once, Policy, Prune, Ran, Reconciled, RunError, Store, Terms,
-};
+use semel::admin::{Ceiling, Prune};
+use semel::store::Terms;
+use semel::{Failure, Intent, Key, Lease, Once, Policy, Ran, Reconciled, RunError, Store};
 use testkit::gates::Fault;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;

@@ -13,10 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::{
-    AfterCrash, Ask, Claim, Failure, Intent, Key, Lease, MemoryStore, Once, Owner, Phase, Policy, Record,
-    Store, Takeover, Terms, Token,
-};
+use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Terms, Token};
+use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Policy, Store};
 use testkit::gates::{Gate, Through};
 
 const LEASE: Duration = Duration::from_secs(10);

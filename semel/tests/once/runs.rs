@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::error::OutcomeError;
+use semel::store::{MemoryCache, Phase, Terms};
 use semel::{
-    Failure, Held, Intent, Lease, MemoryCache, MemoryStore, Once, Outcome, OutcomeError, Phase, Policy, Ran,
-    Reconciled, RunError, Store, Terms, Tiered,
+    Failure, Held, Intent, Lease, MemoryStore, Once, Outcome, Policy, Ran, Reconciled, RunError, Store,
+    Tiered,
 };
 use testkit::gates::Fault;
 use tokio::time::sleep;

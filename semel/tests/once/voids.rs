@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{Key, Once, Phase, Policy, RunError, Store};
+use semel::store::Phase;
+use semel::{Key, Once, Policy, RunError, Store};
 use testkit::gates::{Fault, Gate};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};

@@ -1,9 +1,10 @@
 //! Completion by SQL: the functions answer as the rule does.
 
-use semel::protocol::draft::{Action, Write};
 use semel::protocol::{decide, slot};
+use semel::protocol::{draft::Action, draft::Write};
 use semel::store::verbs;
-use semel::{Ack, Fence, Lease, Outcome, PostgresStore, Record, Store, Token};
+use semel::store::{Ack, Record, Token};
+use semel::{Fence, Lease, Outcome, PostgresStore, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::{Place, taken_over};
 use tokio_postgres::Client;

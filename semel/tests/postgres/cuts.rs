@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures_util::poll;
-use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, StoreError, Takeover};
+use semel::store::{Ack, Ask, Claim, RecordState, Takeover};
+use semel::{Lease, Outcome, PostgresStore, Store, StoreError};
 use testkit::claims::{ask, granted, retried};
 use testkit::gates::{Cut, Proxy};
 use testkit::stores::postgres::{Backends, Place, end_lease};
@@ -135,7 +136,9 @@ async fn write_of_an_owner_whose_connection_is_cut_is_applied() {
         async |lease| way.store.complete(lease, &outcome()).await,
         async |lease, ack| {
             assert!(ack.stands(), "{ack:?}");
-            assert!(matches!(state(&lease).await, State::Done { outcome: done, .. } if done == outcome()));
+            assert!(
+                matches!(state(&lease).await, RecordState::Done { outcome: done, .. } if done == outcome())
+            );
         },
     )
     .await;
@@ -144,7 +147,7 @@ async fn write_of_an_owner_whose_connection_is_cut_is_applied() {
         async |lease| way.store.release(lease).await,
         async |lease, ack| {
             assert!(ack.stands(), "{ack:?}");
-            assert_eq!(state(&lease).await, State::Released);
+            assert_eq!(state(&lease).await, RecordState::Released);
         },
     )
     .await;

@@ -1,6 +1,7 @@
 //! Sessions that do not wait for the disk: an outcome is there after a crash all the same.
 
-use semel::{Ack, Claim, Lease, Outcome, PostgresStore, Store};
+use semel::store::{Ack, Claim};
+use semel::{Lease, Outcome, PostgresStore, Store};
 use testkit::claims::{ask, granted};
 use testkit::servers::Servers;
 use testkit::stores::postgres::{Place, taken_over};

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use semel::{Claim, PostgresStore, Store};
+use semel::store::Claim;
+use semel::{PostgresStore, Store};
 use testkit::claims::{ask, granted};
 use testkit::gates::{Cut, Proxy};
 use testkit::servers::PostgresServers;

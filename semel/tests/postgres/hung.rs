@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Ask, Claim, Failure, Intent, Key, Once, Policy, PostgresStore, RunError, Store, Void};
+use semel::store::{Ask, Claim, Void};
+use semel::{Failure, Intent, Key, Once, Policy, PostgresStore, RunError, Store};
 use testkit::claims::{ask, granted};
 use testkit::servers::Servers;
 use testkit::stores::postgres::{Backends, Place, signal};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use semel::{Ask, Claim, Key, Scope, Store};
+use semel::store::{Ask, Claim};
+use semel::{Key, Scope, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
 

@@ -4,10 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::{
-    Ack, AfterCrash, Ask, Claim, Failure, Lease, Once, Outcome, Policy, PostgresStore, Ran, Store,
-    StoreError, Takeover, Terms,
-};
+use semel::store::{Ack, Ask, Claim, Takeover, Terms};
+use semel::{AfterCrash, Failure, Lease, Once, Outcome, Policy, PostgresStore, Ran, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::{Place, end_lease, taken_over};
 use tokio::time::sleep;
@@ -258,7 +256,7 @@ async fn a_lock_says_that_the_lease_is_lost_before_anything_is_done() {
                         refused.downcast_ref::<tokio_postgres::Error>().unwrap().as_db_error().unwrap();
                     assert!(said.message().contains(&format!("{ack:?}").to_lowercase()), "{said}");
                 }
-                _ => assert_eq!(refused.downcast_ref(), Some(&semel::LeaseLost(ack)), "{way:?}"),
+                _ => assert_eq!(refused.downcast_ref(), Some(&semel::error::LeaseLost(ack)), "{way:?}"),
             }
         }
     }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, Store, StoreError, Timestamp};
+use semel::store::{Ack, Ask, Claim};
+use semel::{Lease, Outcome, PostgresStore, Store, StoreError, Timestamp};
 use testkit::claims::{ask, ask_at, granted};
 use testkit::gates::Proxy;
 use testkit::stores::postgres::{Backends, Place};

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use semel::{
-    Failure, Intent, Key, Lease, Once, Phase, Policy, PostgresStore, Ran, Reconciled, RunError, Store, Token,
-};
+use semel::store::{Phase, Token};
+use semel::{Failure, Intent, Key, Lease, Once, Policy, PostgresStore, Ran, Reconciled, RunError, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
 use testkit::until::until;

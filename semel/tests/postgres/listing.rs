@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Inspect, Query};
+use semel::admin::{Inspect, ListQuery};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
 use testkit::until::{LONG, until};
@@ -28,7 +28,7 @@ async fn pages_hold_each_record_once_while_others_are_added() {
     };
     let paging = async {
         let mut seen = BTreeSet::new();
-        let mut query = Query { limit: 7, ..Query::default() };
+        let mut query = ListQuery { limit: 7, ..ListQuery::default() };
         loop {
             let page = store.list(&query).await.unwrap();
             assert!(page.records.len() <= 7);

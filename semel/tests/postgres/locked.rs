@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Ack, Ask, Claim, Lease, Outcome, PostgresStore, State, Store, Takeover};
+use semel::store::{Ack, Ask, Claim, RecordState, Takeover};
+use semel::{Lease, Outcome, PostgresStore, Store};
 use testkit::claims::{ask, granted, retried};
 use testkit::stores::postgres::{Place, end_lease};
 use testkit::until::LONG;
@@ -54,7 +55,7 @@ async fn nobody_waits_for_a_transaction_of_a_user() {
             let claimed = at_once(async || store.claim(&takeover).await).await.unwrap();
             assert!(matches!(claimed, Claim::Running { .. }), "{claimed:?}");
             let found = at_once(async || store.find(lease.key()).await).await.unwrap().unwrap();
-            assert_eq!(found.state, State::Running);
+            assert_eq!(found.state, RecordState::Running);
         }
         for refused in [
             at_once(async || store.complete(lease, &outcome()).await).await,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::{Claim, Outcome, PostgresStore, Store, StoreError, Token};
+use semel::store::{Claim, Token};
+use semel::{Outcome, PostgresStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::servers::PostgresServers;
 use testkit::stores::postgres::Place;

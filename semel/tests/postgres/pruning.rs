@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{
-    Ack, Ask, Claim, Fence, Outcome, PostgresStore, Prune, Pruning, Store, Terms, Timestamp,
-    continuously_prune,
-};
+use semel::admin::{Prune, Pruning, continuously_prune};
+use semel::store::{Ack, Ask, Claim, Terms};
+use semel::{Fence, Outcome, PostgresStore, Store, Timestamp};
 use testkit::claims::{ask, granted, retried};
 use testkit::stores::postgres::Place;
 use tokio::task::JoinSet;
@@ -211,7 +210,7 @@ async fn partitions_are_pruned_each_by_itself() {
 async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() {
     let shared = Place::shared();
     let sign = if shared.url.contains('?') { '&' } else { '?' };
-    let token = semel::Token::random();
+    let token = semel::store::Token::random();
     let own = Place { url: format!("{}{sign}application_name={token}", shared.url), ..shared };
     let place = Place { schema: own.schema.clone(), ..Place::shared() };
     let client = place.client().await;

@@ -1,6 +1,6 @@
 //! The rights that docs/postgres.md advises for the role of a service.
 
-use semel::Token;
+use semel::store::Token;
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
 

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{
-    Ack, Inspect, Lease, MigrationStatus, Outcome, PostgresOptions, PostgresStore, Prune, Query, Store,
-    StoreError, Token,
-};
+use semel::admin::{Inspect, ListQuery, MigrationStatus, Prune};
+use semel::store::{Ack, PostgresOptions, Token};
+use semel::{Lease, Outcome, PostgresStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
 use tokio_postgres::Client;
@@ -30,7 +29,7 @@ async fn works(store: &PostgresStore) {
     let ask = ask(store, &Token::random().to_string()).await;
     let lease = granted(store, &ask).await;
     assert_eq!(store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap(), Ack::Applied);
-    assert_eq!(store.list(&Query::default()).await.unwrap().records.last().unwrap().owner, ask.owner);
+    assert_eq!(store.list(&ListQuery::default()).await.unwrap().records.last().unwrap().owner, ask.owner);
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
 }
 
@@ -39,7 +38,7 @@ async fn verbs(store: &PostgresStore) -> BTreeMap<&'static str, Result<(), Store
     let ask = ask(store, "key").await;
     let (key, now) = (&ask.key, store.now().await.unwrap());
     let lease = Lease::new(key.clone(), ask.token, semel::Fence::new(1), 1, now);
-    let (outcome, fence, query) = (Outcome::new(200).unwrap(), lease.fence(), Query::default());
+    let (outcome, fence, query) = (Outcome::new(200).unwrap(), lease.fence(), ListQuery::default());
     BTreeMap::from([
         ("claim", store.claim(&ask).await.map(drop)),
         ("renew", store.renew(&lease, Duration::from_secs(1)).await.map(drop)),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{Inspect, Prune, Query, Store};
+use semel::Store;
+use semel::admin::{Inspect, ListQuery, Prune};
 use testkit::claims::ask;
 use testkit::servers::Servers;
 use testkit::stores::postgres::{Backends, try_signal};
@@ -22,7 +23,7 @@ async fn listing_counting_and_pruning_go_on_over_another_connection_than_one_tha
     until("it is claimed", async || store.claim(&asked).await.is_ok()).await;
     let committers = backends.of_committers().await;
     until("there is a connection for each", async || {
-        store.list(&Query::default()).await.is_ok() && store.prune(&Prune::default()).await.is_ok()
+        store.list(&ListQuery::default()).await.is_ok() && store.prune(&Prune::default()).await.is_ok()
     })
     .await;
     for what in ["list", "stats", "prune"] {
@@ -34,7 +35,7 @@ async fn listing_counting_and_pruning_go_on_over_another_connection_than_one_tha
         until(what, async || {
             let answer = async {
                 match what {
-                    "list" => store.list(&Query::default()).await.is_ok(),
+                    "list" => store.list(&ListQuery::default()).await.is_ok(),
                     "stats" => store.stats().await.is_ok(),
                     _ => store.prune(&Prune::default()).await.is_ok(),
                 }

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use semel::{Ack, Claim, Outcome, PostgresStore, Store, StoreError};
+use semel::store::{Ack, Claim};
+use semel::{Outcome, PostgresStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::servers::Servers;
 use testkit::stores::postgres::{Backends, Place, pid};

@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
-use semel::{PostgresOptions, StoreError, Token};
+use semel::StoreError;
+use semel::store::{PostgresOptions, Token};
 use testkit::ports::Port;
 use testkit::servers::Servers;
 use testkit::stores::whole;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::store::MemoryCache;
 use semel::{
-    Failure, Intent, Key, Lease, MemoryCache, Once, Outcome, Policy, PostgresStore, Ran, RunError, Store,
-    Tiered,
+    Failure, Intent, Key, Lease, Once, Outcome, Policy, PostgresStore, Ran, RunError, Store, Tiered,
 };
 use testkit::stores::postgres::{Place, pid, taken_over};
 use tokio_postgres::Client;

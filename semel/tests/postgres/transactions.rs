@@ -3,7 +3,9 @@
 use std::error::Error;
 
 use bytes::Bytes;
-use semel::{Ack, Claim, Lease, LeaseLost, Outcome, PostgresStore, State, Store};
+use semel::error::LeaseLost;
+use semel::store::{Ack, Claim, RecordState};
+use semel::{Lease, Outcome, PostgresStore, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::{Place, pid, taken_over};
 use tokio_postgres::Client;
@@ -166,12 +168,12 @@ impl Shop {
         let count = "select count(*) from effects where key = $1";
         let effects = self.client.query_one(count, &[&lease.key().value()]).await.unwrap().get(0);
         match self.store.find(lease.key()).await.unwrap().unwrap().state {
-            State::Running => (false, effects),
-            State::Done { outcome: recorded, .. } => {
+            RecordState::Running => (false, effects),
+            RecordState::Done { outcome: recorded, .. } => {
                 assert_eq!(recorded, outcome());
                 (true, effects)
             }
-            State::Released => panic!("nobody released it"),
+            RecordState::Released => panic!("nobody released it"),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use semel::{
-    Ack, Change, Inspect, Outcome, Phase, PostgresOptions, PostgresStore, Prune, Query, Store, Timestamp,
-};
+use semel::admin::{Inspect, ListQuery, OperatorAck, Prune};
+use semel::store::{Ack, Phase, PostgresOptions};
+use semel::{Outcome, PostgresStore, Store, Timestamp};
 use testkit::claims::{ask, granted, retried};
 use testkit::stores::postgres::{Place, end_lease};
 use tokio::time::timeout;
@@ -43,12 +43,12 @@ async fn passed(store: &PostgresStore, client: &Client) {
 
 /// The keys that are unsettled, as all ways of looking for them say.
 async fn unsettled(store: &PostgresStore) -> Vec<(String, Phase)> {
-    let page = store.stale(&Query::default()).await.unwrap();
+    let page = store.stale(&ListQuery::default()).await.unwrap();
     assert!(page.next.is_none());
     let shown = page.records.iter().map(|record| (record.key.value().to_owned(), record.phase(page.now)));
     let shown: Vec<_> = shown.collect();
     for phase in [Phase::Held, Phase::Lost] {
-        let query = Query { phase: Some(phase), ..Query::default() };
+        let query = ListQuery { phase: Some(phase), ..ListQuery::default() };
         let listed = store.list(&query).await.unwrap().records;
         let listed: Vec<_> = listed.iter().map(|record| (record.key.value().to_owned(), phase)).collect();
         let among: Vec<_> = shown.iter().filter(|(_, is)| *is == phase).cloned().collect();
@@ -93,7 +93,7 @@ async fn what_the_watermark_passes_unsettled_is_entered_and_found() {
     assert_eq!(unsettled(&store).await, [held("held"), ("lost".to_owned(), Phase::Lost)]);
     let stats = store.stats().await.unwrap();
     assert_eq!([stats.running, stats.held, stats.lost, stats.done], [1, 1, 1, 1]);
-    let running = Query { phase: Some(Phase::Running), ..Query::default() };
+    let running = ListQuery { phase: Some(Phase::Running), ..ListQuery::default() };
     assert_eq!(store.list(&running).await.unwrap().records[0].key.value(), "works long");
 
     // Whatever becomes of them is seen at once.
@@ -105,7 +105,7 @@ async fn what_the_watermark_passes_unsettled_is_entered_and_found() {
     let key = &ask(&store, "held").await.key;
     let fence = store.find(key).await.unwrap().unwrap().fence;
     let change = store.resolve(key, fence, &Outcome::new(200).unwrap(), "test").await.unwrap();
-    assert_eq!(change, Change::Applied);
+    assert_eq!(change, OperatorAck::Applied);
     assert_eq!(unsettled(&store).await, [("lost".to_owned(), Phase::Lost)]);
 }
 
@@ -134,7 +134,7 @@ async fn a_key_in_a_new_life_is_found_once() {
     pass(&client).await;
     passed(&store, &client).await;
     let change = store.forget(first.key(), first.fence(), "test").await.unwrap();
-    assert_eq!(change, Change::Applied);
+    assert_eq!(change, OperatorAck::Applied);
     assert_eq!(unsettled(&store).await, []);
     let second = granted(&store, &ask(&store, "lives").await).await;
     assert_eq!(second.attempt(), 1);
@@ -245,7 +245,7 @@ async fn the_migration_enters_what_is_there() {
     assert_eq!(unsettled(&store).await, [held("held")]);
     let now: Timestamp = store.now().await.unwrap();
     assert!(
-        store.list(&Query::default()).await.unwrap().records[0].created_at
+        store.list(&ListQuery::default()).await.unwrap().records[0].created_at
             < now.before(Duration::from_secs(500))
     );
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use semel::{Inspect, PostgresOptions, PostgresStore, Prune, Query, Store, Token};
+use semel::admin::{Inspect, ListQuery, Prune};
+use semel::store::{PostgresOptions, Token};
+use semel::{PostgresStore, Store};
 use testkit::stores::postgres::Place;
 use tokio::time::timeout;
 use tokio_postgres::Client;
@@ -95,7 +97,7 @@ async fn filled() -> (Place, Client, i64) {
 }
 
 /// All records that match, and how many pages of them there were.
-async fn listed(store: &PostgresStore, mut query: Query) -> (Vec<String>, usize) {
+async fn listed(store: &PostgresStore, mut query: ListQuery) -> (Vec<String>, usize) {
     let (mut names, mut pages) = (Vec::new(), 0);
     loop {
         let page = store.list(&query).await.unwrap();
@@ -114,7 +116,7 @@ async fn a_large_table_is_never_read_as_a_whole() {
     let few = pages / 10;
     let check = |what: &str, read: i64| assert!(read < few, "{what} read {read} of {pages} pages");
 
-    let (stale, read) = reads(&place, async |store| store.stale(&Query::default()).await.unwrap()).await;
+    let (stale, read) = reads(&place, async |store| store.stale(&ListQuery::default()).await.unwrap()).await;
     assert_eq!((stale.records.len(), stale.next), (20, None));
     check("stale", read);
 
@@ -124,11 +126,11 @@ async fn a_large_table_is_never_read_as_a_whole() {
     assert!(stats.done.abs_diff(ROWS as u64) < ROWS as u64 / 10 && stats.released < 1_000, "{stats:?}");
     check("stats", read);
 
-    let oldest = Query { realm: Some("other".to_owned()), ..Query::default() };
+    let oldest = ListQuery { realm: Some("other".to_owned()), ..ListQuery::default() };
     let (page, read) = reads(&place, async |store| store.list(&oldest).await.unwrap()).await;
     assert!(page.records.is_empty() && page.next.is_some());
     check("a page of a list", read);
-    let only = Query { value: Some("key-199999".to_owned()), ..Query::default() };
+    let only = ListQuery { value: Some("key-199999".to_owned()), ..ListQuery::default() };
     let store = place.store().await;
     let (names, calls) = listed(&store, only).await;
     assert_eq!(names, ["key-199999"]);

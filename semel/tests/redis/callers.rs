@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt, poll};
-use semel::{Ask, Key, Store};
+use semel::store::Ask;
+use semel::{Key, Store};
 use testkit::claims::{ask, granted, lease, outcome};
 use testkit::stores::redis::{PATIENCE, Place, Server, say, settled};
 use testkit::until::{LONG, until};

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
+use semel::admin::{ListQuery, Prune};
 use semel::store::conformance::{self, Subject};
-use semel::{Ask, Claim, Key, Prune, Query, RedisStore, Store, Terms};
+use semel::store::{Ask, Claim, Terms};
+use semel::{Key, RedisStore, Store};
 use testkit::claims::{ask, done, granted, is_replayed, lease, outcome, retried};
 use testkit::servers::RedisServers;
 use testkit::stores::redis::{Place, connection, say, settled};
@@ -162,7 +164,7 @@ async fn a_slot_may_move_while_the_store_is_in_use() {
     let (store, other) = (place.store().await, place.store().await);
     let (slot, [there, carried, new]) = keys_of_one_slot(&cluster, &place).await;
     for store in [&store, &other] {
-        claim_all(store, [Key::new("tests", &semel::Token::random().to_string()).unwrap()]).await;
+        claim_all(store, [Key::new("tests", &semel::store::Token::random().to_string()).unwrap()]).await;
     }
     done(&store, &there).await;
     let running = granted(&store, &ask(&store, &carried).await).await;
@@ -252,7 +254,7 @@ async fn a_cluster_is_found_by_any_of_its_servers_and_looked_at_as_a_whole() {
     let by_replica = Place { prefix: place.prefix.clone(), ..cluster.place_by(replica) };
     let other = by_replica.store().await;
     for limit in [1, 10, 100, 1_000] {
-        let seen = listed(&other, Query { limit, ..Query::default() }).await;
+        let seen = listed(&other, ListQuery { limit, ..ListQuery::default() }).await;
         assert_eq!(seen.len(), KEYS, "in pages of {limit}");
         assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), (0..KEYS).map(key).collect());
     }
@@ -267,7 +269,7 @@ async fn a_cluster_is_found_by_any_of_its_servers_and_looked_at_as_a_whole() {
     until("they are over", async || other.find(last.key()).await.unwrap().is_none()).await;
     assert_eq!(other.prune(&Prune { limit: 25, ..Prune::default() }).await.unwrap(), 25);
     assert_eq!(other.prune(&Prune::default()).await.unwrap(), 15);
-    assert_eq!(listed(&store, Query::default()).await.len(), KEYS);
+    assert_eq!(listed(&store, ListQuery::default()).await.len(), KEYS);
 
     let pending: Vec<_> =
         (0..50).map(async |n| store.claim(&ask(&store, &format!("last-{n}")).await).await).collect();

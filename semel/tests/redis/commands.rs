@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use semel::{Change, Fence, Hot, Inspect, Outcome, Prune, Query, RedisStore, Store};
+use semel::admin::{Inspect, ListQuery, OperatorAck, Prune};
+use semel::store::Hot;
+use semel::{Fence, Outcome, RedisStore, Store};
 use testkit::claims::{ask, done, granted, lease};
 use testkit::servers::RedisServers;
 use testkit::stores::redis::{Place, connection, say, settled};
@@ -141,7 +143,7 @@ async fn a_login_with_the_listed_commands_alone_can_do_everything() {
 async fn do_everything(store: &RedisStore) {
     let key = done(store, "done").await;
     // A repeat, which makes sure that the replica has got what it shows.
-    assert!(matches!(store.claim(&ask(store, "done").await).await.unwrap(), semel::Claim::Done(_)));
+    assert!(matches!(store.claim(&ask(store, "done").await).await.unwrap(), semel::store::Claim::Done(_)));
 
     let released = granted(store, &ask(store, "other").await).await;
     assert!(store.renew(&released, Duration::from_secs(30)).await.unwrap().stands());
@@ -151,21 +153,21 @@ async fn do_everything(store: &RedisStore) {
     assert!(store.hold(&held, "who knows").await.unwrap().stands());
     let outcome = Outcome::json("found out").unwrap();
     let resolved = store.resolve(held.key(), held.fence(), &outcome, "looked").await.unwrap();
-    assert_eq!(resolved, Change::Applied);
+    assert_eq!(resolved, OperatorAck::Applied);
 
     let lost = granted(store, &ask(store, "lost").await).await;
     assert!(store.abandon(&lost, "broke off").await.unwrap().stands());
-    assert_eq!(store.reset(lost.key(), lost.fence(), "did not happen").await.unwrap(), Change::Applied);
+    assert_eq!(store.reset(lost.key(), lost.fence(), "did not happen").await.unwrap(), OperatorAck::Applied);
     let asked = ask(store, "voided").await;
     let voided = granted(store, &asked).await;
     let _early = store.void(voided.key(), asked.token, asked.not_after).await.unwrap();
 
     let found = store.find(&key).await.unwrap().unwrap();
     assert_eq!(store.find_many(&[key.clone(), lost.key().clone()]).await.unwrap().len(), 2);
-    assert_eq!(store.list(&Query::default()).await.unwrap().records.len(), 4);
-    assert!(store.stale(&Query::default()).await.unwrap().records.is_empty());
+    assert_eq!(store.list(&ListQuery::default()).await.unwrap().records.len(), 4);
+    assert!(store.stale(&ListQuery::default()).await.unwrap().records.is_empty());
     assert_eq!(store.stats().await.unwrap().done, 2);
-    assert_eq!(store.forget(&key, found.fence, "asked to").await.unwrap(), Change::Applied);
+    assert_eq!(store.forget(&key, found.fence, "asked to").await.unwrap(), OperatorAck::Applied);
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 1);
 
     assert!(store.recall(&key).await.unwrap().is_none());

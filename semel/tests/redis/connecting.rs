@@ -1,6 +1,7 @@
 //! Which servers a store connects to, and what it says about them.
 
-use semel::{Once, Policy, RedisOptions, RedisStore, Store, StoreError};
+use semel::store::RedisOptions;
+use semel::{Once, Policy, RedisStore, Store, StoreError};
 use testkit::claims::{ask, granted, lease};
 use testkit::ports::Port;
 use testkit::servers::RedisServers;

@@ -3,7 +3,9 @@
 use std::future::pending;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Ask, Claim, Prune, RedisStore, Store, Void};
+use semel::admin::Prune;
+use semel::store::{Ask, Claim, Void};
+use semel::{RedisStore, Store};
 use testkit::claims::{ask, granted, lease};
 use testkit::stores::redis::{PATIENCE, Place, Server, say, settled};
 use testkit::until::until;

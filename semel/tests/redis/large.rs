@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use semel::{Ack, Claim, Outcome, RedisStore, Store};
+use semel::store::{Ack, Claim};
+use semel::{Outcome, RedisStore, Store};
 use testkit::claims::{ask_at, granted};
 use testkit::stores::redis::{Place, Server, say};
 use testkit::until::LONG;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use semel::{AfterCrash, Ask, Change, Inspect, Lease, Prune, RedisStore, Store, Terms, Timestamp};
+use semel::admin::{Inspect, OperatorAck, Prune};
+use semel::store::{Ask, Terms};
+use semel::{AfterCrash, Lease, RedisStore, Store, Timestamp};
 use testkit::claims::{ask, done, granted};
 use testkit::stores::redis::{Place, Server, say};
 use testkit::until::until;
@@ -86,7 +88,10 @@ async fn redis_keeps_what_runs_under_hold_until_it_is_settled() {
     store.abandon(&lease, "lost").await.unwrap().applied().unwrap();
     assert!(is_kept().await);
     let outcome = testkit::claims::outcome("key");
-    assert_eq!(store.resolve(lease.key(), lease.fence(), &outcome, "seen").await.unwrap(), Change::Applied);
+    assert_eq!(
+        store.resolve(lease.key(), lease.fence(), &outcome, "seen").await.unwrap(),
+        OperatorAck::Applied
+    );
     assert!(!is_kept().await);
 }
 

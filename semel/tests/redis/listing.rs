@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
-use semel::{Ask, Cursor, Inspect, Key, Phase, Query, RedisStore, Scope, Store};
+use semel::admin::{Cursor, Inspect, ListQuery};
+use semel::store::{Ask, Phase};
+use semel::{Key, RedisStore, Scope, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::redis::{Place, Server};
 
 /// All that is listed, page by page.
-pub(crate) async fn listed(store: &RedisStore, mut query: Query) -> Vec<Key> {
+pub(crate) async fn listed(store: &RedisStore, mut query: ListQuery) -> Vec<Key> {
     let mut seen = Vec::new();
     loop {
         let page = store.list(&query).await.unwrap();
@@ -27,7 +29,7 @@ pub(crate) async fn listed(store: &RedisStore, mut query: Query) -> Vec<Key> {
 pub(crate) async fn claim_all(store: &RedisStore, keys: impl IntoIterator<Item = Key>) {
     let now = ask(store, "key").await;
     join_all(keys.into_iter().map(async |key| {
-        granted(store, &Ask { key, token: semel::Token::random(), ..now.clone() }).await;
+        granted(store, &Ask { key, token: semel::store::Token::random(), ..now.clone() }).await;
     }))
     .await;
 }
@@ -44,7 +46,7 @@ async fn every_key_is_on_exactly_one_page_whatever_their_length() {
     claim_all(&store, (0..KEYS).map(key)).await;
     let all: BTreeSet<Key> = (0..KEYS).map(key).collect();
     for limit in [1, 10, 17, 100, 499, 1_000, 5_000] {
-        let seen = listed(&store, Query { limit, ..Query::default() }).await;
+        let seen = listed(&store, ListQuery { limit, ..ListQuery::default() }).await;
         assert_eq!(seen.len(), KEYS, "in pages of {limit}");
         assert!(seen.into_iter().collect::<BTreeSet<_>>() == all, "in pages of {limit}");
     }
@@ -57,7 +59,7 @@ async fn pages_of_different_lengths_follow_each_other() {
     let store = server.place().store().await;
     claim_all(&store, (0..KEYS).map(key)).await;
     let mut seen = Vec::new();
-    let mut query = Query::default();
+    let mut query = ListQuery::default();
     for limit in [100, 1, 40, 3, 250, 16].into_iter().cycle() {
         query.limit = limit;
         let page = store.list(&query).await.unwrap();
@@ -87,7 +89,7 @@ async fn pages_hold_each_record_once_while_others_are_added() {
         }
     };
     let paging = async {
-        let seen = listed(&store, Query { limit: 7, ..Query::default() }).await;
+        let seen = listed(&store, ListQuery { limit: 7, ..ListQuery::default() }).await;
         done.store(true, Ordering::Relaxed);
         seen
     };
@@ -113,16 +115,16 @@ async fn a_realm_is_taken_literally_whatever_its_name() {
         claim_all(&store, [of(realm, ""), of(realm, "a:*{b}%")]).await;
     }
     for realm in realms {
-        let query = Query { realm: Some(realm.into()), limit: 1, ..Query::default() };
+        let query = ListQuery { realm: Some(realm.into()), limit: 1, ..ListQuery::default() };
         let seen: BTreeSet<Key> = listed(&store, query.clone()).await.into_iter().collect();
         assert_eq!(seen, BTreeSet::from([of(realm, ""), of(realm, "a:*{b}%")]), "{realm}");
-        let one = Query { principal: Some("a:*{b}%".into()), ..query.clone() };
+        let one = ListQuery { principal: Some("a:*{b}%".into()), ..query.clone() };
         assert_eq!(listed(&store, one.clone()).await, [of(realm, "a:*{b}%")], "{realm}");
-        let whole = Query { value: Some("key".into()), ..one };
+        let whole = ListQuery { value: Some("key".into()), ..one };
         assert_eq!(listed(&store, whole).await, [of(realm, "a:*{b}%")], "{realm}");
     }
-    assert_eq!(listed(&store, Query::default()).await.len(), 2 * realms.len());
-    let nobody = Query { realm: Some("nobody".into()), ..Query::default() };
+    assert_eq!(listed(&store, ListQuery::default()).await.len(), 2 * realms.len());
+    let nobody = ListQuery { realm: Some("nobody".into()), ..ListQuery::default() };
     assert!(listed(&store, nobody).await.is_empty());
 }
 
@@ -134,8 +136,8 @@ async fn stores_with_prefixes_of_which_one_begins_with_the_other_see_their_own()
     let (one, two) = (place.store().await, longer.store().await);
     claim_all(&one, (0..3).map(key)).await;
     claim_all(&two, (0..5).map(key)).await;
-    assert_eq!(listed(&one, Query::default()).await.len(), 3);
-    assert_eq!(listed(&two, Query::default()).await.len(), 5);
+    assert_eq!(listed(&one, ListQuery::default()).await.len(), 3);
+    assert_eq!(listed(&two, ListQuery::default()).await.len(), 5);
 }
 
 #[tokio::test]
@@ -147,7 +149,7 @@ async fn stale_shows_what_is_held_and_nothing_else() {
         let lease = granted(&store, &ask(&store, &format!("held-{number}")).await).await;
         store.abandon(&lease, "lost").await.unwrap().applied().unwrap();
     }
-    let mut query = Query { limit: 3, ..Query::default() };
+    let mut query = ListQuery { limit: 3, ..ListQuery::default() };
     let mut held = BTreeSet::new();
     loop {
         let page = store.stale(&query).await.unwrap();
@@ -170,7 +172,7 @@ async fn a_page_of_nothing_is_the_last() {
     let server = Server::start("");
     let store = server.place().store().await;
     claim_all(&store, (0..50).map(key)).await;
-    let page = store.list(&Query { limit: 0, ..Query::default() }).await.unwrap();
+    let page = store.list(&ListQuery { limit: 0, ..ListQuery::default() }).await.unwrap();
     // Whoever asks for nothing would ask for ever.
     assert!(page.records.is_empty() && page.next.is_none(), "{page:?}");
 }
@@ -180,12 +182,12 @@ async fn a_cursor_of_another_store_is_refused() {
     let server = Server::start("");
     let store = server.place().store().await;
     for foreign in ["", "tests\n\nkey-1", "0", "0.x", "0.-1", "0.0.", "é.1", "0.10000000000000000"] {
-        let query = Query { after: Some(Cursor::new(foreign)), ..Query::default() };
+        let query = ListQuery { after: Some(Cursor::new(foreign)), ..ListQuery::default() };
         let error = store.list(&query).await.expect_err(foreign);
         assert!(!error.is_transient() && error.to_string().contains("cursor"), "{foreign}: {error}");
     }
     // One that leads nowhere shows nothing, and ends.
-    let query = Query { after: Some(Cursor::new("ffff.0")), ..Query::default() };
+    let query = ListQuery { after: Some(Cursor::new("ffff.0")), ..ListQuery::default() };
     assert!(store.list(&query).await.unwrap().next.is_none());
 }
 

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use redis::cmd;
-use semel::{
-    AfterCrash, Ask, Change, Claim, Inspect, Intent, Outcome, Owner, Phase, Record, RedisStore, Store,
-    Takeover, Token,
-};
+use semel::admin::{Inspect, OperatorAck};
+use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Token};
+use semel::{AfterCrash, Intent, Outcome, RedisStore, Store};
 use testkit::claims::{ask, granted, lease, outcome, retried};
 use testkit::stores::redis::Place;
 
@@ -83,7 +82,10 @@ async fn a_lost_attempt_in_the_old_form_is_held_and_not_taken_over() {
     }
     // The operator decides, and from then on the record is one of this version.
     let settled = outcome("seen");
-    assert_eq!(store.resolve(&asked.key, record.fence, &settled, "seen").await.unwrap(), Change::Applied);
+    assert_eq!(
+        store.resolve(&asked.key, record.fence, &settled, "seen").await.unwrap(),
+        OperatorAck::Applied
+    );
     let claim = store.claim(&asked).await.unwrap();
     assert!(matches!(&claim, Claim::Done(done) if done.outcome == settled), "{claim:?}");
     let resolved = store.find(&asked.key).await.unwrap().unwrap();

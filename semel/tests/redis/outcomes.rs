@@ -1,7 +1,8 @@
 //! Bytes in, the same bytes out.
 
 use bytes::Bytes;
-use semel::{Claim, Outcome, RedisStore, Store};
+use semel::store::Claim;
+use semel::{Outcome, RedisStore, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::redis::{Place, Server};
 use testkit::until::LONG;
@@ -82,12 +83,16 @@ async fn several_of_the_largest_go_out_together() {
 async fn notes_and_owners_are_kept_as_they_are() {
     let place = Place::shared();
     let store = place.store().await;
-    let asked = semel::Ask { owner: semel::Owner::new(&"é".repeat(200)), ..ask(&store, "key").await };
+    let asked =
+        semel::store::Ask { owner: semel::store::Owner::new(&"é".repeat(200)), ..ask(&store, "key").await };
     let lease = granted(&store, &asked).await;
     store.abandon(&lease, &"ü".repeat(400)).await.unwrap().applied().unwrap();
     let record = place.store().await.find(lease.key()).await.unwrap().unwrap();
     assert_eq!(record.owner, asked.owner);
     let note = record.note.unwrap();
-    assert!(note.text.starts_with("abandoned: üü") && note.text.len() <= semel::Note::MAX_BYTES, "{note:?}");
+    assert!(
+        note.text.starts_with("abandoned: üü") && note.text.len() <= semel::store::Note::MAX_BYTES,
+        "{note:?}"
+    );
     assert_eq!(note.at, record.updated_at);
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Ask, Claim, Lease, RedisStore, Store, StoreError, Void};
+use semel::store::{Ask, Claim, Void};
+use semel::{Lease, RedisStore, Store, StoreError};
 use testkit::claims::{ask, ask_at, done, granted, is_replayed, lease, outcome};
 use testkit::servers::RedisServers;
 use testkit::stores::redis::{Place, connection, say, settled};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{Inspect, Query, Store};
+use semel::Store;
+use semel::admin::{Inspect, ListQuery};
 use testkit::claims::{ask, granted, is_replayed, outcome};
 use testkit::load::Load;
 use testkit::stores::redis::{Server, say};
@@ -29,7 +30,7 @@ async fn every_verb_goes_on_when_the_scripts_are_gone() {
     flush().await;
     store.complete(&lease, &outcome("key")).await.unwrap().applied().unwrap();
     flush().await;
-    assert_eq!(store.list(&Query::default()).await.unwrap().records.len(), 1);
+    assert_eq!(store.list(&ListQuery::default()).await.unwrap().records.len(), 1);
     flush().await;
     assert!(is_replayed(&store.claim(&ask(&store, "key").await).await.unwrap(), "key"));
 }

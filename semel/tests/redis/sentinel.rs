@@ -71,7 +71,7 @@ async fn a_store_finds_the_replica_that_was_promoted() {
 
     watched.servers.signal("KILL", "master").unwrap();
     let claim = settled(async || store.claim(&asked).await).await;
-    assert!(matches!(&claim, semel::Claim::Granted(lease) if lease.attempt() == 1), "{claim:?}");
+    assert!(matches!(&claim, semel::store::Claim::Granted(lease) if lease.attempt() == 1), "{claim:?}");
     // Its old connections were closed when it was promoted.
     let mut promoted = connection(&format!("redis://127.0.0.1:{}", watched.ports[2])).await;
     assert_eq!(say::<u64>(&mut promoted, &format!("EXISTS {}", place.name("key"))).await, 1);

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
-use semel::{RedisStore, StoreError, Token};
+use semel::store::Token;
+use semel::{RedisStore, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::ports::Port;
 use testkit::servers::RedisServers;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use semel::{Ask, Fence, Inspect, Prune, Query, Stats, Store, StoreError, Takeover, Token};
+use semel::admin::{Inspect, ListQuery, Prune, Stats};
+use semel::store::{Ask, Takeover, Token};
+use semel::{Fence, Store, StoreError};
 use testkit::claims::{ask, granted, outcome, retried};
 use testkit::stores::redis::{Place, Server, say};
 
@@ -84,12 +86,12 @@ async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
         let void = store.void(&asked.key, Token::random(), asked.not_after).await;
         is_unreadable(void, &place_of("void of another"));
         is_unreadable(store.find(&asked.key).await, &place_of("find"));
-        is_unreadable(store.list(&Query::default()).await, &place_of("list"));
-        let exactly = Query {
+        is_unreadable(store.list(&ListQuery::default()).await, &place_of("list"));
+        let exactly = ListQuery {
             realm: Some("tests".into()),
             principal: Some(String::new()),
             value: Some("key".into()),
-            ..Query::default()
+            ..ListQuery::default()
         };
         is_unreadable(store.list(&exactly).await, &place_of("list of one"));
         assert_eq!(Inspect::stats(&store).await.unwrap(), Stats::default(), "it is in no phase");
@@ -127,7 +129,8 @@ async fn what_is_no_record_does_not_keep_others_from_being_pruned() {
     let place = server.place();
     let (store, mut client) = (place.store().await, place.connection().await);
     say::<()>(&mut client, &format!("SET {} text", place.name("foreign"))).await;
-    let terms = semel::Terms::new(semel::Terms::MIN_LEASE, semel::Terms::MIN_LEASE).unwrap();
+    let terms =
+        semel::store::Terms::new(semel::store::Terms::MIN_LEASE, semel::store::Terms::MIN_LEASE).unwrap();
     let lease = granted(&store, &retried(Ask { terms, ..ask(&store, "key").await })).await;
     testkit::until::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
     // The sweep tells the time by what it last heard, which may be a moment ago.

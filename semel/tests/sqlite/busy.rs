@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rusqlite::Connection;
-use semel::{Ack, Ask, Claim, Inspect, Outcome, Prune, Query, SqliteStore, Store, StoreError};
+use semel::admin::{Inspect, ListQuery, Prune};
+use semel::store::{Ack, Ask, Claim};
+use semel::{Outcome, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 use testkit::until::LONG;
@@ -76,7 +78,7 @@ async fn who_only_looks_does_not_wait() {
         let claim = store.claim(&ask(&store, "key").await).await.unwrap();
         assert!(matches!(claim, Claim::Done(done) if done.outcome == outcome));
         assert!(store.find(lease.key()).await.unwrap().is_some());
-        assert_eq!(store.list(&Query::default()).await.unwrap().records.len(), 1);
+        assert_eq!(store.list(&ListQuery::default()).await.unwrap().records.len(), 1);
         assert_eq!(Inspect::stats(&store).await.unwrap().done, 1);
     };
     timeout(LONG, looks).await.expect("it waited for a writer");

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Claim, Inspect, Outcome, Query, Store};
+use semel::admin::{Inspect, ListQuery};
+use semel::store::Claim;
+use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 use testkit::until::{LONG, until};
@@ -27,14 +29,14 @@ async fn what_is_queued_is_answered_and_one_file_is_left() {
     for refused in [
         store.claim(&asks[0]).await.map(drop),
         store.find(&asks[0].key).await.map(drop),
-        store.list(&Query::default()).await.map(drop),
+        store.list(&ListQuery::default()).await.map(drop),
         store.migrate().await.map(drop),
     ] {
         let refused = refused.expect_err("it is closed");
         assert!(refused.to_string().contains("the store is closed"), "{refused}");
     }
     let again = place.store().await;
-    assert_eq!(again.list(&Query::default()).await.unwrap().records.len(), 32);
+    assert_eq!(again.list(&ListQuery::default()).await.unwrap().records.len(), 32);
 }
 
 #[tokio::test]

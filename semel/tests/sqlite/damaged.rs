@@ -4,7 +4,8 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
 use futures_util::future::join_all;
-use semel::{Ack, Outcome, Store};
+use semel::store::Ack;
+use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 

@@ -1,6 +1,8 @@
 //! What is left of a body in the files after its record was removed.
 
-use semel::{Ack, Change, Inspect, Outcome, Prune, Store};
+use semel::admin::{Inspect, OperatorAck, Prune};
+use semel::store::Ack;
+use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 
@@ -30,11 +32,11 @@ async fn what_was_forgotten_and_pruned_is_in_none_of_the_files() {
         assert_eq!(store.complete(&lease, &outcome).await.unwrap(), Ack::Applied);
     }
     assert!(traces(&place) > 40, "the search finds what is there");
-    let page = store.list(&semel::Query::default()).await.unwrap();
+    let page = store.list(&semel::admin::ListQuery::default()).await.unwrap();
     assert_eq!(page.records.len(), 40);
     for record in &page.records {
         let change = store.forget(&record.key, record.fence, "asked to").await.unwrap();
-        assert_eq!(change, Change::Applied);
+        assert_eq!(change, OperatorAck::Applied);
     }
     let mut removed = 0;
     while removed < 40 {

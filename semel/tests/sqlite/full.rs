@@ -1,7 +1,9 @@
 //! A file for which there is no room.
 
 use futures_util::future::join_all;
-use semel::{Ack, Claim, Lease, Outcome, Prune, Store};
+use semel::admin::Prune;
+use semel::store::{Ack, Claim};
+use semel::{Lease, Outcome, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 

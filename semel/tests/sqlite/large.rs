@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use semel::{Ack, Claim, Outcome, SqliteStore, Store};
+use semel::store::{Ack, Claim};
+use semel::{Outcome, SqliteStore, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 

@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::{Ask, Inspect, Intent, Key, Outcome, Phase, Query, Scope, SqliteStore, Stats, Store};
+use semel::admin::{Inspect, ListQuery, Stats};
+use semel::store::{Ask, Phase};
+use semel::{Intent, Key, Outcome, Scope, SqliteStore, Store};
 use testkit::claims::{ask, granted, retried};
 use testkit::stores::sqlite::{Place, end_lease};
 use testkit::until::until;
 
 /// The keys of all that is listed, page by page.
-async fn listed(store: &SqliteStore, mut query: Query) -> Vec<Key> {
+async fn listed(store: &SqliteStore, mut query: ListQuery) -> Vec<Key> {
     let mut seen = Vec::new();
     loop {
         let page = store.list(&query).await.unwrap();
@@ -37,12 +39,12 @@ async fn every_key_is_on_exactly_one_page_whatever_its_length_and_phase() {
     let running: BTreeSet<Key> = all.difference(&held).cloned().collect();
     for (phase, expected) in [(None, &all), (Some(Phase::Held), &held), (Some(Phase::Running), &running)] {
         for limit in [1, 7, 100, 299, 300, 1_000] {
-            let seen = listed(&store, Query { phase, limit, ..Query::default() }).await;
+            let seen = listed(&store, ListQuery { phase, limit, ..ListQuery::default() }).await;
             assert_eq!(seen.len(), expected.len(), "{phase:?} in pages of {limit}");
             assert!(seen.into_iter().collect::<BTreeSet<_>>() == *expected, "{phase:?} in pages of {limit}");
         }
     }
-    let none = store.list(&Query { limit: 0, ..Query::default() }).await.unwrap();
+    let none = store.list(&ListQuery { limit: 0, ..ListQuery::default() }).await.unwrap();
     assert!(none.records.is_empty());
 }
 
@@ -78,25 +80,30 @@ async fn each_filter_shows_what_matches_and_nothing_else() {
             }
         }
     }
-    let page = store.list(&Query::default()).await.unwrap();
+    let page = store.list(&ListQuery::default()).await.unwrap();
     assert_eq!(page.records.len(), 40);
     let text = |text: &str| Some(text.to_owned());
-    let mut queries = vec![Query::default()];
-    queries.extend(PHASES.map(|phase| Query { phase: Some(phase), ..Query::default() }));
+    let mut queries = vec![ListQuery::default()];
+    queries.extend(PHASES.map(|phase| ListQuery { phase: Some(phase), ..ListQuery::default() }));
     for filter in [
-        Query { realm: text("a"), ..Query::default() },
-        Query { principal: text(""), ..Query::default() },
-        Query { value: text("held charge"), ..Query::default() },
-        Query { operation: text("refund"), ..Query::default() },
-        Query { expired: Some(true), ..Query::default() },
-        Query { expired: Some(false), ..Query::default() },
-        Query { min_age: Some(Duration::from_secs(500)), ..Query::default() },
-        Query { min_age: Some(Duration::MAX), ..Query::default() },
-        Query { realm: text("b"), principal: text("p"), value: text("done charge"), ..Query::default() },
-        Query { realm: text("nobody"), ..Query::default() },
+        ListQuery { realm: text("a"), ..ListQuery::default() },
+        ListQuery { principal: text(""), ..ListQuery::default() },
+        ListQuery { value: text("held charge"), ..ListQuery::default() },
+        ListQuery { operation: text("refund"), ..ListQuery::default() },
+        ListQuery { expired: Some(true), ..ListQuery::default() },
+        ListQuery { expired: Some(false), ..ListQuery::default() },
+        ListQuery { min_age: Some(Duration::from_secs(500)), ..ListQuery::default() },
+        ListQuery { min_age: Some(Duration::MAX), ..ListQuery::default() },
+        ListQuery {
+            realm: text("b"),
+            principal: text("p"),
+            value: text("done charge"),
+            ..ListQuery::default()
+        },
+        ListQuery { realm: text("nobody"), ..ListQuery::default() },
     ] {
         let phases = PHASES.map(Some).into_iter().chain([None]);
-        queries.extend(phases.map(|phase| Query { phase, ..filter.clone() }));
+        queries.extend(phases.map(|phase| ListQuery { phase, ..filter.clone() }));
     }
     for query in queries {
         let expected: Vec<&Key> =
@@ -125,7 +132,7 @@ async fn pages_hold_each_record_once_while_others_are_added() {
         }
     };
     let paging = async {
-        let (mut seen, mut query) = (Vec::new(), Query { limit: 23, ..Query::default() });
+        let (mut seen, mut query) = (Vec::new(), ListQuery { limit: 23, ..ListQuery::default() });
         loop {
             let page = store.list(&query).await.unwrap();
             seen.extend(page.records.into_iter().map(|record| record.key));

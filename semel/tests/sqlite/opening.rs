@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use semel::{Claim, Once, Outcome, Policy, SqliteOptions, SqliteStore, Store, StoreError};
+use semel::store::{Claim, SqliteOptions};
+use semel::{Once, Outcome, Policy, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 use testkit::until::until;

@@ -1,7 +1,8 @@
 //! Outcomes, as they are replayed and as people see them.
 
 use bytes::Bytes;
-use semel::{Claim, Outcome, Store};
+use semel::store::Claim;
+use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::{Place, end_lease};
 use testkit::until::until;

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use semel::{Ack, Ask, Claim, Outcome, SqliteStore, Store, StoreError, Token};
+use semel::store::{Ack, Ask, Claim, Token};
+use semel::{Outcome, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, ask_at};
 use testkit::stores::sqlite::Place;
 use tokio::task::JoinSet;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rusqlite::Connection;
-use semel::{Ack, Ask, Claim, Fence, Outcome, Prune, Pruning, Store, Terms, Timestamp, continuously_prune};
+use semel::admin::{Prune, Pruning, continuously_prune};
+use semel::store::{Ack, Ask, Claim, Terms};
+use semel::{Fence, Outcome, Store, Timestamp};
 use testkit::claims::{ask, granted, retried};
 use testkit::stores::sqlite::Place;
 use testkit::until::{LONG, until};

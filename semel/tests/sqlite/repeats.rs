@@ -4,7 +4,8 @@ use std::fs;
 
 use futures_util::future::join_all;
 use rusqlite::Connection;
-use semel::{Ack, Claim, Outcome, Store};
+use semel::store::{Ack, Claim};
+use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rusqlite::Connection;
-use semel::{
-    Ack, Inspect, Lease, MigrationStatus, Outcome, Prune, Query, SqliteStore, Store, StoreError, Token,
-};
+use semel::admin::{Inspect, ListQuery, MigrationStatus, Prune};
+use semel::store::{Ack, Token};
+use semel::{Lease, Outcome, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 
@@ -30,7 +30,7 @@ async fn works(store: &SqliteStore) {
     let ask = ask(store, &Token::random().to_string()).await;
     let lease = granted(store, &ask).await;
     assert_eq!(store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap(), Ack::Applied);
-    assert_eq!(store.list(&Query::default()).await.unwrap().records.last().unwrap().owner, ask.owner);
+    assert_eq!(store.list(&ListQuery::default()).await.unwrap().records.last().unwrap().owner, ask.owner);
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
 }
 
@@ -39,7 +39,7 @@ async fn verbs(store: &SqliteStore) -> BTreeMap<&'static str, Result<(), StoreEr
     let ask = ask(store, "key").await;
     let (key, now) = (&ask.key, store.now().await.unwrap());
     let lease = Lease::new(key.clone(), ask.token, semel::Fence::new(1), 1, now);
-    let (outcome, fence, query) = (Outcome::new(200).unwrap(), lease.fence(), Query::default());
+    let (outcome, fence, query) = (Outcome::new(200).unwrap(), lease.fence(), ListQuery::default());
     BTreeMap::from([
         ("claim", store.claim(&ask).await.map(drop)),
         ("renew", store.renew(&lease, Duration::from_secs(1)).await.map(drop)),

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use semel::{Ask, Fence, Inspect, Key, Outcome, Query, Store, StoreError, Takeover, Token};
+use semel::admin::{Inspect, ListQuery};
+use semel::store::{Ask, Takeover, Token};
+use semel::{Fence, Key, Outcome, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 
@@ -65,7 +67,7 @@ async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
         let void = store.void(&asked.key, Token::random(), asked.not_after).await;
         is_unreadable(void, &place_of("void of another"));
         is_unreadable(store.find(&asked.key).await, &place_of("find"));
-        is_unreadable(store.list(&Query::default()).await, &place_of("list"));
+        is_unreadable(store.list(&ListQuery::default()).await, &place_of("list"));
         let forget = store.forget(&asked.key, Fence::new(1), "no use").await;
         is_unreadable(forget, &place_of("forget"));
         // One that cannot be read does not stand in the way of the others.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use semel::{Ack, Ask, Claim, Failure, Hot, Inspect, Intent, Key, Once, RunError, Store, Token};
+use semel::admin::Inspect;
+use semel::store::{Ack, Ask, Claim, Hot, Token};
+use semel::{Failure, Intent, Key, Once, RunError, Store};
 use testkit::claims::{ask, granted, outcome};
 use testkit::servers::Servers;
 use testkit::stores::tiered::{Own, Place, flush};
@@ -199,6 +201,6 @@ async fn of_64_tasks_one_wins_while_redis_is_flushed() {
         flush(&own.place.redis).await;
         replays(&tiers[0], &asked, "it").await;
     }
-    let stale = tiers[0].stale(&semel::Query::default()).await.unwrap();
+    let stale = tiers[0].stale(&semel::admin::ListQuery::default()).await.unwrap();
     assert!(stale.records.is_empty());
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::admin::Inspect;
 use semel::store::conformance::{self, Subject};
-use semel::{Inspect, MemoryStore, Tiered};
+use semel::{MemoryStore, Tiered};
 use testkit::stores::sqlite;
 use testkit::stores::tiered::{Place, cache};
 

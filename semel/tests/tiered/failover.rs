@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Ack, Ask, Claim, RedisStore, Store, Tiered, Token};
+use semel::store::{Ack, Ask, Claim, Token};
+use semel::{RedisStore, Store, Tiered};
 use testkit::claims::{ask_at, outcome};
 use testkit::servers::RedisServers;
 use testkit::stores::tiered::Place;

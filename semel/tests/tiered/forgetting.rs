@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use semel::{Ack, Ask, Change, Claim, Hot, Inspect, Store, Terms, Tiered, Token};
+use semel::admin::{Inspect, OperatorAck};
+use semel::store::{Ack, Ask, Claim, Hot, Terms, Token};
+use semel::{Store, Tiered};
 use testkit::claims::{ask, granted, outcome, retried};
 use testkit::stores::tiered::{Own, Place, cache};
 
@@ -24,7 +26,7 @@ fn again(asked: &Ask) -> Ask {
 async fn is_forgotten_by_both<H: Hot, D: Inspect>(tier: &Tiered<H, D>) {
     let (asked, lease) = done(tier, "key").await;
     let change = tier.forget(&asked.key, lease.fence(), "a customer's wish").await.unwrap();
-    assert_eq!(change, Change::Applied);
+    assert_eq!(change, OperatorAck::Applied);
     assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
     let next = granted(tier, &again(&asked)).await;
     assert_eq!(tier.complete(&next, &outcome("another")).await.unwrap(), Ack::Applied);
@@ -49,7 +51,7 @@ async fn forgotten_outcome_that_is_still_on_its_way_does_not_come_back() {
     let tier = Place::shared().tier().await;
     let (asked, lease) = done(&tier, "key").await;
     let in_hand = tier.hot().recall(&asked.key).await.unwrap().unwrap();
-    assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), Change::Applied);
+    assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), OperatorAck::Applied);
     let soon = Duration::from_secs(5);
     tier.hot().plant(&asked.key, &in_hand, Duration::from_secs(600), soon).await.unwrap();
     assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
@@ -66,7 +68,7 @@ async fn reset_key_runs_again_whatever_the_hot_store_remembered() {
     assert_eq!(tier.abandon(&lost, "lost").await.unwrap(), Ack::Applied);
     // It cannot be there within a life of the key; if it is all the same, a reset removes it.
     tier.hot().plant(&asked.key, &stray, Duration::from_secs(600), Duration::from_secs(5)).await.unwrap();
-    assert_eq!(tier.reset(&asked.key, lost.fence(), "nothing happened").await.unwrap(), Change::Applied);
+    assert_eq!(tier.reset(&asked.key, lost.fence(), "nothing happened").await.unwrap(), OperatorAck::Applied);
     assert_eq!(granted(&tier, &again(&asked)).await.attempt(), 2);
 }
 
@@ -81,7 +83,7 @@ async fn operator_hears_that_the_hot_store_did_not_and_can_try_again() {
     assert!(error.to_string().contains("the hot one (redis) did not hear of it"), "{error}");
     own.servers.signal("CONT", "hot").unwrap();
     // It is missing in the durable store by now, which is no reason to leave it in the hot one.
-    assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), Change::Missing);
+    assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), OperatorAck::Missing);
     assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
     granted(&tier, &again(&asked)).await;
 }
@@ -99,7 +101,7 @@ async fn operator_who_tries_again_after_somebody_used_the_key_takes_nothing_from
     assert_eq!(tier.durable().complete(&next, &outcome("another")).await.unwrap(), Ack::Applied);
     own.servers.signal("CONT", "hot").unwrap();
     let change = tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap();
-    assert!(matches!(change, Change::Moved(_)), "{change:?}");
+    assert!(matches!(change, OperatorAck::Moved(_)), "{change:?}");
     let claim = tier.claim(&again(&asked)).await.unwrap();
     assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome("another")), "{claim:?}");
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{Done, Fence, Hot, Intent, Key, Outcome, Remembered, Timestamp};
+use semel::store::{Done, Hot, Remembered};
+use semel::{Fence, Intent, Key, Outcome, Timestamp};
 use testkit::stores::tiered::{Place, cache};
 use testkit::until::until;
 
@@ -95,7 +96,7 @@ async fn what_reaches_redis_too_late_is_left_alone() {
 
 #[tokio::test]
 async fn memory_keeps_to_its_bytes() {
-    let cache = semel::MemoryCache::new(100_000);
+    let cache = semel::store::MemoryCache::new(100_000);
     let body = vec![7; 5_000];
     let key = |number: u32| Key::new("tests", &number.to_string()).unwrap();
     for number in 0..1_000 {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{Ack, Claim, Store};
+use semel::Store;
+use semel::store::{Ack, Claim};
 use testkit::claims::{ask, granted, outcome};
 use testkit::stores::tiered::Own;
 use tokio::time::Instant;
@@ -54,10 +55,13 @@ async fn dead_hot_store_is_not_waited_for_and_comes_back_by_itself() {
     let mut recalled = false;
     while !recalled {
         assert!(began.elapsed() < Duration::from_secs(60), "the hot store was not tried again");
-        let claim = tier.claim(&semel::Ask { token: semel::Token::random(), ..asked.clone() }).await.unwrap();
+        let claim = tier
+            .claim(&semel::store::Ask { token: semel::store::Token::random(), ..asked.clone() })
+            .await
+            .unwrap();
         assert!(matches!(claim, Claim::Done(_)), "{claim:?}");
         tier.drain().await;
-        recalled = semel::Hot::recall(tier.hot(), &asked.key).await.is_ok_and(|found| found.is_some());
+        recalled = semel::store::Hot::recall(tier.hot(), &asked.key).await.is_ok_and(|found| found.is_some());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

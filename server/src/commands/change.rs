@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use clap::Args;
-use semel::{Change, Fence, Inspect, Key, Phase, Query, Record, State, Timestamp};
+use semel::admin::{Inspect, ListQuery, OperatorAck};
+use semel::store::{Phase, Record, RecordState};
+use semel::{Fence, Key, Timestamp};
 use serde::Serialize;
 
 use super::key::{KeyArgs, Seen, named};
@@ -53,17 +55,17 @@ struct ChangeLine<'a> {
 pub(super) async fn tell(
     store: &dyn Inspect,
     (args, key): (&ChangeArgs, &Key),
-    change: Change,
+    change: OperatorAck,
     word: &str,
     output: &OutputArgs,
 ) -> Result<()> {
     let (why, record) = match change {
-        Change::Applied => return tell_applied(store, key, word, output).await,
-        Change::Missing => return Err(args.key.missing()),
-        Change::Moved(record) => (format!("its fence is not {}", args.fence), record),
-        Change::Running(record) => ("an attempt runs under a live lease".to_owned(), record),
-        Change::Unfit(record) => {
-            let done = matches!(record.state, State::Done { .. });
+        OperatorAck::Applied => return tell_applied(store, key, word, output).await,
+        OperatorAck::Missing => return Err(args.key.missing()),
+        OperatorAck::Moved(record) => (format!("its fence is not {}", args.fence), record),
+        OperatorAck::Running(record) => ("an attempt runs under a live lease".to_owned(), record),
+        OperatorAck::Unfit(record) => {
+            let done = matches!(record.state, RecordState::Done { .. });
             (
                 if done { "there is an outcome already" } else { "it is neither held nor lost" }.to_owned(),
                 record,
@@ -97,11 +99,11 @@ async fn tell_applied(store: &dyn Inspect, key: &Key, word: &str, output: &Outpu
 }
 
 async fn look(store: &dyn Inspect, key: &Key) -> Result<Option<Seen>> {
-    let query = Query {
+    let query = ListQuery {
         realm: Some(key.scope().realm().to_owned()),
         principal: Some(key.scope().principal().to_owned()),
         value: Some(key.value().to_owned()),
-        ..Query::default()
+        ..ListQuery::default()
     };
     let page = store.list(&query).await?;
     Ok(page.records.into_iter().next().map(|record| Seen { record, now: page.now }))
@@ -111,7 +113,7 @@ async fn look(store: &dyn Inspect, key: &Key) -> Result<Option<Seen>> {
 fn holder(record: &Record, now: Timestamp) -> String {
     let phase = record.phase(now);
     let since = match (&record.state, phase) {
-        (State::Done { finished_at, .. }, _) => *finished_at,
+        (RecordState::Done { finished_at, .. }, _) => *finished_at,
         (_, Phase::Held | Phase::Lost) => record.lease_until,
         // A fence contains the time of its grant.
         (_, Phase::Running) => Timestamp::from_micros(record.fence.get()),

@@ -1,7 +1,7 @@
 //! The filters of the listing commands.
 
 use clap::Args;
-use semel::{Cursor, Query};
+use semel::admin::{Cursor, ListQuery};
 
 use super::key;
 use crate::config::Span;
@@ -50,8 +50,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn query(&self) -> Query {
-        Query {
+    pub(super) fn query(&self) -> ListQuery {
+        ListQuery {
             phase: None,
             realm: self.realm.clone(),
             principal: self.principal.clone(),

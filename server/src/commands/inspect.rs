@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use clap::Args;
-use semel::{AfterCrash, Outcome, Phase, Record, State, Timestamp};
+use semel::store::{Phase, Record, RecordState};
+use semel::{AfterCrash, Outcome, Timestamp};
 
 use super::key::{KeyArgs, Seen, flag};
 use super::store::StoreArgs;
@@ -95,14 +96,14 @@ fn timeline(page: &mut String, record: &Record, now: Timestamp) {
     let owner = record.owner.as_str();
     let mut moments = vec![(record.created_at, "created".to_owned())];
     // An operator's change has a fence of its own, and leaves a note.
-    if record.state == State::Running || record.note.is_none() {
+    if record.state == RecordState::Running || record.note.is_none() {
         // The fence is the clock of the grant, or slightly more if that clock stood still.
         moments.push((
             Timestamp::from_micros(fence.get()),
             format!("attempt {attempt} granted to {owner}, fence {fence}"),
         ));
     }
-    if record.state == State::Running {
+    if record.state == RecordState::Running {
         moments.push((record.heartbeat_at, format!("attempt {attempt} last heard of")));
         let over = if record.lease_until > now {
             "the lease is over, unless it is renewed"
@@ -111,7 +112,7 @@ fn timeline(page: &mut String, record: &Record, now: Timestamp) {
         };
         moments.push((record.lease_until, over.to_owned()));
     }
-    if let State::Done { finished_at, .. } = record.state {
+    if let RecordState::Done { finished_at, .. } = record.state {
         moments.push((finished_at, format!("outcome recorded, fence {fence}")));
     }
     if let Some(note) = &record.note {

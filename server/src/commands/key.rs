@@ -2,7 +2,10 @@
 
 use anyhow::Result;
 use clap::Args;
-use semel::{Inspect, Key, KeyError, Query, Record, Scope, Timestamp};
+use semel::admin::{Inspect, ListQuery};
+use semel::error::KeyError;
+use semel::store::Record;
+use semel::{Key, Scope, Timestamp};
 
 use crate::exit::Exit;
 use crate::output::{escaped, quoted};
@@ -105,13 +108,13 @@ impl KeyArgs {
 
     /// The records of the key in all scopes that match.
     async fn seen(&self, store: &dyn Inspect, expired: Option<bool>) -> Result<Vec<Seen>> {
-        let mut query = Query {
+        let mut query = ListQuery {
             realm: self.realm.clone(),
             principal: self.principal.clone(),
             value: Some(self.key.clone()),
             expired,
             limit: PAGE,
-            ..Query::default()
+            ..ListQuery::default()
         };
         let mut seen = Vec::new();
         loop {

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use semel::{Phase, Query, Record, Timestamp};
+use semel::Timestamp;
+use semel::admin::ListQuery;
+use semel::store::{Phase, Record};
 
 use super::filter::Filter;
 use super::listing::{self, Verb, short};
@@ -57,7 +59,7 @@ const HEADER: [&str; 9] =
 
 pub(crate) async fn run(args: ListArgs) -> Result<()> {
     let opened = args.store.open().await?;
-    let query = Query { phase: args.state.map(StateName::phase), ..args.filter.query() };
+    let query = ListQuery { phase: args.state.map(StateName::phase), ..args.filter.query() };
     let wanted = (Verb::List, query);
     let shown = listing::show(&*opened.store, wanted, &args.filter, (HEADER, row), args.output.format).await;
     opened.close().await;

@@ -1,7 +1,9 @@
 //! Records, page by page.
 
 use anyhow::Result;
-use semel::{Cursor, Inspect, Page, Query, Record, Timestamp};
+use semel::Timestamp;
+use semel::admin::{Cursor, Inspect, ListQuery, Page};
+use semel::store::Record;
 
 use super::filter::Filter;
 use crate::output::{Columns, Format, RecordLine, json_line, print, remark};
@@ -22,7 +24,7 @@ pub(super) type Row<const N: usize> = fn(&Record, Timestamp) -> [String; N];
 /// until the limit is reached or no page is left.
 pub(super) async fn show<const N: usize>(
     store: &dyn Inspect,
-    (verb, mut query): (Verb, Query),
+    (verb, mut query): (Verb, ListQuery),
     filter: &Filter,
     (header, row): ([&'static str; N], Row<N>),
     format: Format,

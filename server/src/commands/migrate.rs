@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use semel::MigrationStatus;
+use semel::admin::MigrationStatus;
 use serde_json::json;
 
 use super::store::StoreArgs;

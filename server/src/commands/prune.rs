@@ -3,7 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
-use semel::{Inspect, Prune, Query, Timestamp};
+use semel::Timestamp;
+use semel::admin::{Inspect, ListQuery, Prune};
 use serde_json::json;
 
 use super::key;
@@ -88,7 +89,7 @@ async fn count(
 ) -> Result<u64> {
     // The page size stays at its default: listed records come with their bodies, which may be
     // large.
-    let mut query = Query { realm: args.realm.clone(), expired: Some(true), ..Query::default() };
+    let mut query = ListQuery { realm: args.realm.clone(), expired: Some(true), ..ListQuery::default() };
     let mut count = 0;
     loop {
         let page = store.list(&query).await?;

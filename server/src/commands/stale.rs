@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use semel::{Record, Timestamp};
+use semel::Timestamp;
+use semel::store::Record;
 
 use super::filter::Filter;
 use super::listing::{self, Verb, short};

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use semel::Token;
+use semel::store::Token;
 
 /// A new private folder, removed with its content when this is dropped.
 pub(super) struct Folder(PathBuf);

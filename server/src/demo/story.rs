@@ -11,7 +11,8 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use semel::{Change, Inspect, Outcome, Query};
+use semel::Outcome;
+use semel::admin::{Inspect, ListQuery, OperatorAck};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
@@ -96,15 +97,18 @@ impl Story {
     /// The steps of an operator after asking the bank: `semel stale`, then `semel resolve`.
     async fn resolve(&mut self, asked: &str, key: &str) -> Result<()> {
         let before = self.bank.charges();
-        let held =
-            self.store.stale(&Query { value: Some(key.to_owned()), ..Query::default() }).await?.records;
+        let held = self
+            .store
+            .stale(&ListQuery { value: Some(key.to_owned()), ..ListQuery::default() })
+            .await?
+            .records;
         let held = held.first().context("the held key is there")?;
         let json = Bytes::from_static(b"application/json");
         let receipt = serde_json::to_vec(&Receipt { receipt: before })?;
         let outcome = Outcome::new(201)?.with_body(receipt)?.with_headers([("content-type", json)])?;
         let change =
             self.store.resolve(&held.key, held.fence, &outcome, "seen on the bank's statement").await?;
-        ensure!(change == Change::Applied, "the held key was not resolved: {change:?}");
+        ensure!(change == OperatorAck::Applied, "the held key was not resolved: {change:?}");
         self.row(asked, before, "the receipt is recorded".to_owned());
         Ok(())
     }

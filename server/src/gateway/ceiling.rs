@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use metrics::gauge;
-use semel::{Ceiling, StoreSize};
+use semel::admin::{Ceiling, StoreSize};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 

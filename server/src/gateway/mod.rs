@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use semel::Once;
+use semel::admin::{Ceiling, Inspect, Pruner, Pruning, continuously_prune};
 use semel::http::{Anonymous, IdempotencyLayer, Memory};
-use semel::{Ceiling, Inspect, Once, Pruner, Pruning, continuously_prune};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};

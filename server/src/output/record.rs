@@ -3,7 +3,8 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use semel::{Outcome, Record, State, Timestamp};
+use semel::store::{Record, RecordState};
+use semel::{Outcome, Timestamp};
 use serde::{Serialize, Serializer};
 
 use super::text::readable;
@@ -91,8 +92,8 @@ impl<'a> RecordLine<'a> {
             expires_at: record.expires_at().map(Moment),
             expired: record.is_expired(now),
             finished_at: match record.state {
-                State::Done { finished_at, .. } => Some(Moment(finished_at)),
-                State::Running | State::Released => None,
+                RecordState::Done { finished_at, .. } => Some(Moment(finished_at)),
+                RecordState::Running | RecordState::Released => None,
             },
             note: record.note.as_ref().map(|note| NoteLine { at: Moment(note.at), text: &note.text }),
             status: outcome.map(Outcome::status),

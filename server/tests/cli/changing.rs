@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::{Claim, Fence, Hot, RedisOptions, Store, Tiered};
+use semel::store::{Claim, Hot, RedisOptions};
+use semel::{Fence, Store, Tiered};
 
 use crate::place::{Place, on_every_store};
 use crate::process::{Ran, objects, semel, semel_reading};

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use semel::{Inspect, PostgresStore, RedisStore, SqliteStore, Token};
+use semel::admin::Inspect;
+use semel::store::Token;
+use semel::{PostgresStore, RedisStore, SqliteStore};
 use tempfile::TempDir;
 use testkit::servers::redis_url;
 use testkit::stores::postgres::database;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel::{
-    AfterCrash, Ask, Claim, Intent, Key, Lease, Outcome, Owner, Query, Scope, Takeover, Terms, Token,
-};
+use semel::admin::ListQuery;
+use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::{AfterCrash, Intent, Key, Lease, Outcome, Scope};
 
 use crate::place::Place;
 
@@ -53,12 +53,12 @@ impl Place {
     /// A record whose retention is over.
     pub(crate) async fn expired(&self, value: &str) -> Lease {
         let lease = self.new_key(value).for_a_moment().done(&outcome()).await;
-        let over = Query {
+        let over = ListQuery {
             realm: Some(self.realm.clone()),
             principal: Some(String::new()),
             value: Some(value.to_owned()),
             expired: Some(true),
-            ..Query::default()
+            ..ListQuery::default()
         };
         while self.store.list(&over).await.unwrap().records.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;

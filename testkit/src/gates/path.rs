@@ -4,9 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel::{
-    Ack, Ask, Claim, Found, Key, Lease, Outcome, Prune, Record, Store, StoreError, Timestamp, Token, Void,
-};
+use semel::admin::Prune;
+use semel::store::{Ack, Ask, Claim, Found, Record, Token, Void};
+use semel::{Key, Lease, Outcome, Store, StoreError, Timestamp};
 
 /// The way of a question to the store and of the answer back.
 pub trait Path: Send + Sync + 'static {
@@ -38,10 +38,6 @@ impl<P: Path> Store for Through<P> {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         self.0.pass("now", |store| async move { store.now().await }).await
-    }
-
-    fn known_now(&self) -> Option<Timestamp> {
-        None
     }
 
     /// In tests a handler completes in the store itself, which is effect and outcome in one step.

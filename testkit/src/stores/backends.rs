@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use semel::Token;
+use semel::store::Token;
 use tokio_postgres::Client;
 
 use crate::stores::postgres::Place;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel::{Ask, Key, Lease, PostgresOptions, PostgresStore, Store, Takeover, Token};
+use semel::store::{Ask, PostgresOptions, Takeover, Token};
+use semel::{Key, Lease, PostgresStore, Store};
 use tokio_postgres::{Client, NoTls};
 
 use crate::claims::{ask, granted};

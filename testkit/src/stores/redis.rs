@@ -1,7 +1,8 @@
 //! A prefix of its own for each test, on the server that `cargo xtask test` starts or on one of its own.
 
 use redis::aio::MultiplexedConnection;
-use semel::{RedisOptions, RedisStore, Token};
+use semel::RedisStore;
+use semel::store::{RedisOptions, Token};
 
 use crate::servers::redis_url;
 pub use crate::stores::redis_server::{PATIENCE, Server, connection, say, settled};

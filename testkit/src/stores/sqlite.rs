@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use semel::{Key, SqliteOptions, SqliteStore, Token};
+use semel::store::{SqliteOptions, Token};
+use semel::{Key, SqliteStore};
 
 /// A folder that is removed with this, and the file in it.
 pub struct Place {

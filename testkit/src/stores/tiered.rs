@@ -1,6 +1,7 @@
 //! A place of its own for each test, on the servers that `cargo xtask test` starts or on some of its own.
 
-use semel::{MemoryCache, PostgresOptions, PostgresStore, RedisOptions, RedisStore, Tiered, Token};
+use semel::store::{MemoryCache, PostgresOptions, RedisOptions, Token};
+use semel::{PostgresStore, RedisStore, Tiered};
 
 use crate::servers::{RedisServers, postgres_url, redis_url};
 

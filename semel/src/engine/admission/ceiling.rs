@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// switch.
 ///
 /// ```
-/// use semel::{Ceiling, MemoryStore, Once};
+/// use semel::{MemoryStore, Once};
+/// use semel::admin::Ceiling;
 ///
 /// let (store, ceiling) = (MemoryStore::new(), Ceiling::new());
 /// let once = Once::new(store.clone()).with_ceiling(ceiling.clone());

@@ -18,7 +18,8 @@ impl IdempotencyLayer {
     /// is remembered, and how errors look. Mount it at `/.well-known/idempotency`.
     ///
     /// ```
-    /// use semel::{MemoryStore, http::IdempotencyLayer};
+    /// use semel::MemoryStore;
+    /// use semel::http::IdempotencyLayer;
     ///
     /// let published = IdempotencyLayer::new(MemoryStore::new()).published();
     /// assert_eq!(published["header"], "idempotency-key");

@@ -1,31 +1,33 @@
-//! The rule: what a claim is answered, and what a write that was not applied means.
+//! The rule: the answer to a claim, and the meaning of a write that was not applied.
 //!
-//! This is the only place in the project that holds it. Every function here is pure: a record, a question and the
-//! store's clock in, an answer out. Backends create, read and write; they never decide.
+//! This is the only place in the project that holds it. Every function here is pure: a record, a
+//! request and the store's clock go in, an answer comes out. Backends create, read and write; they
+//! never decide.
 
 use std::time::Duration;
 
-use crate::protocol::answer::{Ack, Change, Claim, Done, Held, Mismatch, Remembered};
+use crate::protocol::answer::{Ack, Claim, Done, Held, Mismatch, OperatorAck, Remembered};
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, Draft, DraftState, Write};
 use crate::words::lease::{Fence, Token};
 use crate::words::outcome::Outcome;
-use crate::words::record::{Owner, Phase, Record, State};
+use crate::words::record::{Owner, Phase, Record, RecordState};
 use crate::words::time::Timestamp;
 
-/// What a claim does about the record it found.
+/// The decision about a claim that found a record.
 #[derive(Debug, Clone)]
 pub enum Decision {
-    /// Nothing: this is the answer.
+    /// The record stays, and this is the answer.
     Answer(Claim),
-    /// It may take the record's place; the answer depends on whether the record is still as it was.
+    /// The claim may replace the record; the answer depends on whether the record is still
+    /// unchanged.
     Replace(Draft),
 }
 
-/// What a claim is answered that found this record, at this moment of the store's clock.
+/// The decision about a claim that found this record, at this moment of the store's clock.
 ///
-/// Retention comes first: an expired record counts as absent. Then another intent is refused, whatever the state,
-/// except for a late copy of a claim that was taken back.
+/// Retention comes first: an expired record counts as absent. Then a different intent is refused in
+/// any state, except for a late copy of a claim that was voided.
 pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
     use Decision::{Answer, Replace};
 
@@ -36,25 +38,26 @@ pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
         return Replace(attempt(ask, 1));
     }
     let same_token = found.token == ask.token;
-    if found.state == State::Released && same_token {
+    if found.state == RecordState::Released && same_token {
         return Answer(Claim::Late);
     }
     if found.intent != ask.intent {
         return Answer(Claim::Mismatch(mismatch(found, now)));
     }
     match &found.state {
-        State::Done { outcome, finished_at } => Answer(Claim::Done(done(found, outcome, *finished_at))),
-        State::Released => Replace(attempt(ask, found.attempt + 1)),
-        State::Running if same_token => Answer(Claim::Granted(found.lease())),
-        State::Running if found.phase(now) == Phase::Running => Answer(running(found, now)),
-        State::Running if ask.takeover.allows(found.fence, found.after_crash) => {
+        RecordState::Done { outcome, finished_at } => Answer(Claim::Done(done(found, outcome, *finished_at))),
+        RecordState::Released => Replace(attempt(ask, found.attempt + 1)),
+        RecordState::Running if same_token => Answer(Claim::Granted(found.lease())),
+        RecordState::Running if found.phase(now) == Phase::Running => Answer(running(found, now)),
+        RecordState::Running if ask.takeover.allows(found.fence, found.after_crash) => {
             Replace(attempt(ask, found.attempt + 1))
         }
-        State::Running => Answer(Claim::Held(held(found))),
+        RecordState::Running => Answer(Claim::Held(held(found))),
     }
 }
 
-/// What a request hears that may not run: what its claim would be answered with this record. `None` if it would run.
+/// The answer to a request that may not run: the answer its claim would get from this record.
+/// `None` if it would run.
 pub fn look(found: Option<&Record>, ask: &Ask, now: Timestamp) -> Option<Claim> {
     match claim(found?, ask, now) {
         Decision::Answer(answer) => Some(answer),
@@ -62,56 +65,59 @@ pub fn look(found: Option<&Record>, ask: &Ask, now: Timestamp) -> Option<Claim> 
     }
 }
 
-/// What a claim is answered by a store that only remembers what is done. `None` if it was asked something else: what is
-/// remembered is too little to say how, so the store that decides is asked.
+/// The answer to a claim by a store that only remembers outcomes. `None` if the intents differ: the
+/// memory is too small to describe the mismatch, so the deciding store is asked.
 pub fn remembered(found: &Remembered, ask: &Ask) -> Option<Claim> {
     (found.intent == ask.intent).then(|| Claim::Done(found.done.clone()))
 }
 
-/// What a claim is answered if it may take the record's place but never gets to: somebody is at work on it right
-/// now, in a transaction or in a race.
+/// The answer to a claim that may replace the record but does not get to: another writer holds the
+/// record, in a transaction or in a race.
 pub fn contended(found: &Record, now: Timestamp) -> Claim {
     running(found, now)
 }
 
-/// What it means that an owner's write was not applied, from the record that was there instead.
+/// The meaning of an owner's write that was not applied, derived from the record that was found
+/// instead.
 ///
-/// `None` if the record is still the owner's: it was locked by somebody's open transaction, and the write should
-/// be sent again.
+/// `None` if the record is still the owner's: another open transaction had locked it, and the write
+/// should be sent again.
 pub fn unapplied(found: Option<&Record>, write: &Write) -> Option<Ack> {
     let Some(found) = found else {
         return Some(Ack::Missing);
     };
     let mine = found.token == write.token && write.action.fence().is_none_or(|fence| fence == found.fence);
     match (&found.state, &write.action) {
-        (State::Running, Action::Renew { .. }) if mine => Some(Ack::Repeated),
-        (State::Running, _) if mine => None,
-        (State::Done { outcome: recorded, .. }, Action::Complete { outcome, .. })
+        (RecordState::Running, Action::Renew { .. }) if mine => Some(Ack::Repeated),
+        (RecordState::Running, _) if mine => None,
+        (RecordState::Done { outcome: recorded, .. }, Action::Complete { outcome, .. })
             if mine && recorded == outcome =>
         {
             Some(Ack::Repeated)
         }
-        (State::Done { .. }, _) => Some(Ack::Finished),
-        (State::Released, Action::Release { .. } | Action::Void) if mine => Some(Ack::Repeated),
-        (State::Released | State::Running, _) => Some(Ack::Superseded),
+        (RecordState::Done { .. }, _) => Some(Ack::Finished),
+        (RecordState::Released, Action::Release { .. } | Action::Void) if mine => Some(Ack::Repeated),
+        (RecordState::Released | RecordState::Running, _) => Some(Ack::Superseded),
     }
 }
 
-/// What an operator wants of a key, having seen its record with a certain fence.
+/// The change that an operator requests for a record that was seen with a certain fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settle {
-    /// It happened, with this outcome: record it.
+    /// The effect happened, with this outcome, which is recorded.
     Resolve(Outcome),
-    /// It did not happen: let the key be claimed again.
+    /// The effect did not happen: the key can be claimed again.
     Reset,
-    /// Whatever happened: let the key be as if it had never been used.
+    /// Whatever happened, the key becomes as if it had never been used.
     Forget,
 }
 
-/// What becomes of an operator's change: the draft that takes the record's place, or why not.
+/// The result of an operator's change: the draft that replaces the record, or the reason against
+/// it.
 ///
-/// A live lease is never touched. A key is resolved or reset only while it is held or lost; it is forgotten in any
-/// other state, too. The token is a new one, so that the lost owner cannot write any more.
+/// A live lease is never touched. A key is resolved or reset only while it is held or lost; it is
+/// forgotten in any state without a live lease. The token is a new one, so that the lost owner can
+/// no longer write.
 ///
 /// # Errors
 /// The refusal, with the record as it is now.
@@ -122,24 +128,25 @@ pub fn settle(
     reason: &str,
     token: Token,
     now: Timestamp,
-) -> Result<Draft, Change> {
+) -> Result<Draft, OperatorAck> {
     let Some(found) = found.filter(|record| !record.is_expired(now)) else {
-        return Err(Change::Missing);
+        return Err(OperatorAck::Missing);
     };
     if found.fence != seen {
-        return Err(Change::Moved(Box::new(found.clone())));
+        return Err(OperatorAck::Moved(Box::new(found.clone())));
     }
     match found.phase(now) {
-        Phase::Running => return Err(Change::Running(Box::new(found.clone()))),
+        Phase::Running => return Err(OperatorAck::Running(Box::new(found.clone()))),
         Phase::Done | Phase::Released if *settle != Settle::Forget => {
-            return Err(Change::Unfit(Box::new(found.clone())));
+            return Err(OperatorAck::Unfit(Box::new(found.clone())));
         }
         Phase::Held | Phase::Lost | Phase::Done | Phase::Released => {}
     }
     let (word, state, retention) = match settle {
         Settle::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), found.retention),
-        // Copies of the lost attempt's claim may still arrive, and must find the record. So must the next attempt: the lost one
-        // may still run, and only fences that go on from its own are sure to be higher.
+        // Copies of the lost attempt's claim may still arrive and must find the record. So must the
+        // next attempt: the lost one may still run, and only fences that continue from its fence
+        // are sure to be higher.
         Settle::Reset => ("reset", DraftState::Released, found.retention),
         Settle::Forget => ("forgotten", DraftState::Released, Duration::ZERO),
     };

@@ -1,4 +1,4 @@
-//! One test per cell of the table, and per meaning of a write that was not applied.
+//! Tests of the table, one per cell and one per meaning of a write that was not applied.
 
 use super::*;
 use crate::protocol::ask::Takeover;
@@ -20,12 +20,12 @@ fn outcome(n: u8) -> Outcome {
     Outcome::json(&n).unwrap()
 }
 
-fn done() -> State {
-    State::Done { outcome: outcome(1), finished_at: NOW }
+fn done() -> RecordState {
+    RecordState::Done { outcome: outcome(1), finished_at: NOW }
 }
 
-/// A record of the token `OLD` with its lease alive and its retention not over.
-fn record(state: State) -> Record {
+/// A record of the token `OLD` with a live lease and its retention not over.
+fn record(state: RecordState) -> Record {
     let at = |secs| Timestamp::from_micros(secs * SEC);
     Record {
         key: Key::new("r", "k").unwrap(),
@@ -46,16 +46,16 @@ fn record(state: State) -> Record {
     }
 }
 
-fn over(state: State) -> Record {
+fn over(state: RecordState) -> Record {
     Record { lease_until: NOW, ..record(state) }
 }
 
-/// The same with its retention over, if that has begun.
+/// The same record with its retention over, if retention has begun.
 fn expired(record: Record) -> Record {
     Record { retention: Duration::ZERO, ..record }
 }
 
-/// The same under `retry`.
+/// The same record under `retry`.
 fn retried(record: Record) -> Record {
     Record { after_crash: AfterCrash::Retry, ..record }
 }
@@ -92,7 +92,7 @@ fn answer(found: &Record, ask: &Ask) -> Claim {
     }
 }
 
-/// The attempt that a claim would become, which must be the asker's.
+/// The attempt that a claim would become, which must be the caller's.
 #[track_caller]
 fn replaced(found: &Record, ask: &Ask) -> u32 {
     match claim(found, ask, NOW) {
@@ -110,7 +110,7 @@ fn replaced(found: &Record, ask: &Ask) -> u32 {
 #[test]
 fn after_not_after_every_claim_is_late() {
     let late = Ask { not_after: Timestamp::from_micros(NOW.as_micros() - 1), ..takeover() };
-    for state in [State::Running, done(), State::Released] {
+    for state in [RecordState::Running, done(), RecordState::Released] {
         assert!(matches!(answer(&record(state.clone()), &late), Claim::Late));
         assert!(matches!(answer(&expired(over(state)), &late), Claim::Late));
     }
@@ -119,13 +119,13 @@ fn after_not_after_every_claim_is_late() {
 #[test]
 fn an_expired_record_counts_as_absent() {
     assert_eq!(replaced(&expired(record(done())), &other_intent()), 1);
-    assert_eq!(replaced(&expired(record(State::Released)), &other_intent()), 1);
-    assert_eq!(replaced(&expired(retried(over(State::Running))), &other_intent()), 1);
+    assert_eq!(replaced(&expired(record(RecordState::Released)), &other_intent()), 1);
+    assert_eq!(replaced(&expired(retried(over(RecordState::Running))), &other_intent()), 1);
 }
 
 #[test]
 fn a_live_lease_keeps_a_record_past_its_retention() {
-    for live in [expired(record(State::Running)), expired(retried(record(State::Running)))] {
+    for live in [expired(record(RecordState::Running)), expired(retried(record(RecordState::Running)))] {
         assert!(matches!(answer(&live, &takeover()), Claim::Running { .. }));
         assert!(matches!(answer(&live, &other_intent()), Claim::Mismatch(_)));
     }
@@ -133,7 +133,7 @@ fn a_live_lease_keeps_a_record_past_its_retention() {
 
 #[test]
 fn a_held_record_never_expires() {
-    let held = expired(over(State::Running));
+    let held = expired(over(RecordState::Running));
     assert_eq!((held.expires_at(), held.phase(NOW)), (None, Phase::Held));
     assert!(matches!(answer(&held, &takeover()), Claim::Held(_)));
     assert!(matches!(answer(&held, &other_intent()), Claim::Mismatch(_)));
@@ -143,28 +143,28 @@ fn a_held_record_never_expires() {
 fn retention_begins_with_what_settled_the_record() {
     let retention = Duration::from_secs(1_000);
     let end = |record: Record| record.expires_at().expect("it expires");
-    let State::Done { finished_at, .. } = done() else { panic!("it is done") };
+    let RecordState::Done { finished_at, .. } = done() else { panic!("it is done") };
     assert_eq!(end(record(done())), finished_at.after(retention));
-    assert_eq!(end(record(State::Released)), record(State::Released).updated_at.after(retention));
-    let lost = retried(over(State::Running));
+    assert_eq!(end(record(RecordState::Released)), record(RecordState::Released).updated_at.after(retention));
+    let lost = retried(over(RecordState::Running));
     assert_eq!(lost.phase(NOW), Phase::Lost);
     assert_eq!(end(lost), NOW.after(retention));
 }
 
 #[test]
 fn released_by_another_token_is_granted_as_the_next_attempt() {
-    assert_eq!(replaced(&record(State::Released), &ask()), 3);
+    assert_eq!(replaced(&record(RecordState::Released), &ask()), 3);
 }
 
 #[test]
 fn released_by_another_token_refuses_another_intent() {
-    assert!(matches!(answer(&record(State::Released), &other_intent()), Claim::Mismatch(_)));
+    assert!(matches!(answer(&record(RecordState::Released), &other_intent()), Claim::Mismatch(_)));
 }
 
 #[test]
 fn a_released_token_never_claims_again() {
-    assert!(matches!(answer(&record(State::Released), &same_token(takeover())), Claim::Late));
-    assert!(matches!(answer(&record(State::Released), &same_token(other_intent())), Claim::Late));
+    assert!(matches!(answer(&record(RecordState::Released), &same_token(takeover())), Claim::Late));
+    assert!(matches!(answer(&record(RecordState::Released), &same_token(other_intent())), Claim::Late));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn done_refuses_another_intent() {
 
 #[test]
 fn running_with_the_same_token_is_granted_again_with_the_same_fence() {
-    for found in [record(State::Running), over(State::Running)] {
+    for found in [record(RecordState::Running), over(RecordState::Running)] {
         let Claim::Granted(lease) = answer(&found, &same_token(takeover())) else { panic!("not granted") };
         assert_eq!((lease.token(), lease.fence(), lease.attempt()), (OLD, FENCE, 2));
     }
@@ -190,26 +190,26 @@ fn running_with_the_same_token_is_granted_again_with_the_same_fence() {
 
 #[test]
 fn running_with_the_same_token_refuses_another_intent() {
-    assert!(matches!(answer(&record(State::Running), &same_token(other_intent())), Claim::Mismatch(_)));
+    assert!(matches!(answer(&record(RecordState::Running), &same_token(other_intent())), Claim::Mismatch(_)));
 }
 
 #[test]
 fn running_under_a_live_lease_is_running() {
-    let Claim::Running { since, left } = answer(&record(State::Running), &takeover()) else { panic!() };
-    assert_eq!((since, left), (record(State::Running).created_at, Duration::from_secs(10)));
+    let Claim::Running { since, left } = answer(&record(RecordState::Running), &takeover()) else { panic!() };
+    assert_eq!((since, left), (record(RecordState::Running).created_at, Duration::from_secs(10)));
 }
 
 #[test]
 fn running_refuses_another_intent_in_every_phase() {
     let other = Ask { takeover: Takeover::WhenOver, ..other_intent() };
-    assert!(matches!(answer(&record(State::Running), &other), Claim::Mismatch(_)));
-    assert!(matches!(answer(&over(State::Running), &other), Claim::Mismatch(_)));
+    assert!(matches!(answer(&record(RecordState::Running), &other), Claim::Mismatch(_)));
+    assert!(matches!(answer(&over(RecordState::Running), &other), Claim::Mismatch(_)));
 }
 
 #[test]
 fn a_lost_attempt_is_taken_over_when_asked_to() {
-    assert_eq!(replaced(&retried(over(State::Running)), &takeover()), 3);
-    let transactional = Record { after_crash: AfterCrash::Transactional, ..over(State::Running) };
+    assert_eq!(replaced(&retried(over(RecordState::Running)), &takeover()), 3);
+    let transactional = Record { after_crash: AfterCrash::Transactional, ..over(RecordState::Running) };
     assert_eq!(replaced(&transactional, &takeover()), 3);
 }
 
@@ -217,17 +217,17 @@ fn a_lost_attempt_is_taken_over_when_asked_to() {
 fn a_held_attempt_is_taken_over_by_its_fence_only() {
     for after_crash in [AfterCrash::Hold, AfterCrash::Retry, AfterCrash::Transactional] {
         let asked = Ask { terms: Terms::DEFAULT.with_after_crash(after_crash), ..takeover() };
-        assert!(matches!(answer(&over(State::Running), &asked), Claim::Held(_)));
+        assert!(matches!(answer(&over(RecordState::Running), &asked), Claim::Held(_)));
     }
     let of = |fence| Ask { takeover: Takeover::Of(fence), ..ask() };
-    assert_eq!(replaced(&over(State::Running), &of(FENCE)), 3);
-    assert!(matches!(answer(&over(State::Running), &of(Fence::new(1))), Claim::Held(_)));
-    assert!(matches!(answer(&record(State::Running), &of(FENCE)), Claim::Running { .. }));
+    assert_eq!(replaced(&over(RecordState::Running), &of(FENCE)), 3);
+    assert!(matches!(answer(&over(RecordState::Running), &of(Fence::new(1))), Claim::Held(_)));
+    assert!(matches!(answer(&record(RecordState::Running), &of(FENCE)), Claim::Running { .. }));
 }
 
 #[test]
 fn a_lost_attempt_is_held_otherwise() {
-    for lost in [over(State::Running), retried(over(State::Running))] {
+    for lost in [over(RecordState::Running), retried(over(RecordState::Running))] {
         let Claim::Held(held) = answer(&lost, &ask()) else { panic!("not held") };
         assert_eq!((held.fence, held.attempt, held.since), (FENCE, 2, lost.created_at));
     }
@@ -259,13 +259,13 @@ fn no_record_is_missing() {
 #[test]
 fn another_owner_is_superseded() {
     for write in writes(MINE, FENCE) {
-        assert_eq!(unapplied(Some(&record(State::Running)), &write), Some(Ack::Superseded));
-        assert_eq!(unapplied(Some(&record(State::Released)), &write), Some(Ack::Superseded));
+        assert_eq!(unapplied(Some(&record(RecordState::Running)), &write), Some(Ack::Superseded));
+        assert_eq!(unapplied(Some(&record(RecordState::Released)), &write), Some(Ack::Superseded));
         assert_eq!(unapplied(Some(&record(done())), &write), Some(Ack::Finished));
     }
     let [renew, complete, release, abandon, hold, _] = writes(OLD, Fence::new(1));
     for write in [renew, complete, release, abandon, hold] {
-        assert_eq!(unapplied(Some(&record(State::Running)), &write), Some(Ack::Superseded));
+        assert_eq!(unapplied(Some(&record(RecordState::Running)), &write), Some(Ack::Superseded));
     }
 }
 
@@ -273,12 +273,12 @@ fn another_owner_is_superseded() {
 fn the_same_write_again_is_repeated() {
     let [renew, complete, release, abandon, hold, void] = writes(OLD, FENCE);
     assert_eq!(unapplied(Some(&record(done())), &complete), Some(Ack::Repeated));
-    assert_eq!(unapplied(Some(&record(State::Released)), &release), Some(Ack::Repeated));
-    assert_eq!(unapplied(Some(&record(State::Released)), &void), Some(Ack::Repeated));
-    assert_eq!(unapplied(Some(&record(State::Released)), &complete), Some(Ack::Superseded));
-    assert_eq!(unapplied(Some(&record(State::Released)), &abandon), Some(Ack::Superseded));
-    assert_eq!(unapplied(Some(&record(State::Released)), &hold), Some(Ack::Superseded));
-    assert_eq!(unapplied(Some(&record(State::Released)), &renew), Some(Ack::Superseded));
+    assert_eq!(unapplied(Some(&record(RecordState::Released)), &release), Some(Ack::Repeated));
+    assert_eq!(unapplied(Some(&record(RecordState::Released)), &void), Some(Ack::Repeated));
+    assert_eq!(unapplied(Some(&record(RecordState::Released)), &complete), Some(Ack::Superseded));
+    assert_eq!(unapplied(Some(&record(RecordState::Released)), &abandon), Some(Ack::Superseded));
+    assert_eq!(unapplied(Some(&record(RecordState::Released)), &hold), Some(Ack::Superseded));
+    assert_eq!(unapplied(Some(&record(RecordState::Released)), &renew), Some(Ack::Superseded));
 }
 
 #[test]
@@ -294,13 +294,13 @@ fn another_outcome_is_finished_not_repeated() {
 #[test]
 fn a_locked_record_is_asked_again_but_a_renewal_need_not_be() {
     let [renew, complete, release, abandon, hold, void] = writes(OLD, FENCE);
-    assert_eq!(unapplied(Some(&record(State::Running)), &renew), Some(Ack::Repeated));
+    assert_eq!(unapplied(Some(&record(RecordState::Running)), &renew), Some(Ack::Repeated));
     for write in [complete, release, abandon, hold, void] {
-        assert_eq!(unapplied(Some(&record(State::Running)), &write), None);
+        assert_eq!(unapplied(Some(&record(RecordState::Running)), &write), None);
     }
 }
 
-fn settled(found: Option<&Record>, what: &Settle) -> Result<Draft, Change> {
+fn settled(found: Option<&Record>, what: &Settle) -> Result<Draft, OperatorAck> {
     settle(found, FENCE, what, "because", MINE, NOW)
 }
 
@@ -310,7 +310,7 @@ fn every_change() -> [Settle; 3] {
 
 #[test]
 fn an_operator_settles_a_held_key_under_a_new_token() {
-    let found = over(State::Running);
+    let found = over(RecordState::Running);
     let [resolved, reset, forgotten] =
         every_change().map(|what| settled(Some(&found), &what).expect("a held key can be settled"));
     assert_eq!((&resolved.state, resolved.retention), (&DraftState::Done(outcome(3)), found.retention));
@@ -329,39 +329,47 @@ fn an_operator_settles_a_held_key_under_a_new_token() {
 #[test]
 fn an_operator_never_touches_a_live_lease() {
     for what in every_change() {
-        assert!(matches!(settled(Some(&record(State::Running)), &what), Err(Change::Running(_))));
+        assert!(matches!(settled(Some(&record(RecordState::Running)), &what), Err(OperatorAck::Running(_))));
     }
 }
 
 #[test]
 fn an_operator_only_forgets_what_is_not_held() {
-    for state in [done(), State::Released] {
+    for state in [done(), RecordState::Released] {
         assert!(settled(Some(&record(state.clone())), &Settle::Forget).is_ok());
-        assert!(matches!(settled(Some(&record(state.clone())), &Settle::Reset), Err(Change::Unfit(_))));
+        assert!(matches!(settled(Some(&record(state.clone())), &Settle::Reset), Err(OperatorAck::Unfit(_))));
         let resolve = Settle::Resolve(outcome(3));
-        assert!(matches!(settled(Some(&record(state)), &resolve), Err(Change::Unfit(_))));
+        assert!(matches!(settled(Some(&record(state)), &resolve), Err(OperatorAck::Unfit(_))));
     }
 }
 
 #[test]
 fn an_operator_with_another_fence_changes_nothing() {
-    let moved = Record { fence: Fence::new(7), ..over(State::Running) };
+    let moved = Record { fence: Fence::new(7), ..over(RecordState::Running) };
     for what in every_change() {
-        assert!(matches!(settled(Some(&moved), &what), Err(Change::Moved(found)) if *found == moved));
-        assert_eq!(settled(None, &what), Err(Change::Missing));
-        assert_eq!(settled(Some(&expired(retried(over(State::Running)))), &what), Err(Change::Missing));
-        assert!(settled(Some(&expired(over(State::Running))), &what).is_ok(), "a held key does not expire");
+        assert!(matches!(settled(Some(&moved), &what), Err(OperatorAck::Moved(found)) if *found == moved));
+        assert_eq!(settled(None, &what), Err(OperatorAck::Missing));
+        assert_eq!(
+            settled(Some(&expired(retried(over(RecordState::Running)))), &what),
+            Err(OperatorAck::Missing)
+        );
+        assert!(
+            settled(Some(&expired(over(RecordState::Running))), &what).is_ok(),
+            "a held key does not expire"
+        );
     }
 }
 
 #[test]
 fn a_look_answers_what_would_not_run_and_nothing_else() {
-    for would_run in [record(State::Released), expired(record(done())), retried(over(State::Running))] {
+    for would_run in
+        [record(RecordState::Released), expired(record(done())), retried(over(RecordState::Running))]
+    {
         assert!(look(Some(&would_run), &takeover(), NOW).is_none());
     }
     assert!(look(None, &ask(), NOW).is_none());
     assert!(matches!(look(Some(&record(done())), &ask(), NOW), Some(Claim::Done(_))));
-    assert!(matches!(look(Some(&record(State::Running)), &ask(), NOW), Some(Claim::Running { .. })));
-    assert!(matches!(look(Some(&over(State::Running)), &takeover(), NOW), Some(Claim::Held(_))));
+    assert!(matches!(look(Some(&record(RecordState::Running)), &ask(), NOW), Some(Claim::Running { .. })));
+    assert!(matches!(look(Some(&over(RecordState::Running)), &takeover(), NOW), Some(Claim::Held(_))));
     assert!(matches!(look(Some(&record(done())), &other_intent(), NOW), Some(Claim::Mismatch(_))));
 }

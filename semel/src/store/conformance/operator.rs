@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Subject, again, outcome, retry, scope, takeover};
-use crate::protocol::answer::{Ack, Change, Claim};
-use crate::store::inspect::{Inspect, Query};
+use crate::protocol::answer::{Ack, Claim, OperatorAck};
+use crate::store::inspect::{Inspect, ListQuery};
 use crate::words::key::Scope;
 use crate::words::lease::Fence;
 use crate::words::record::{Phase, Record};
@@ -13,7 +13,7 @@ use crate::words::record::{Phase, Record};
 const PHASES: [Phase; 5] = [Phase::Running, Phase::Held, Phase::Lost, Phase::Done, Phase::Released];
 
 /// All keys that match, page by page.
-async fn listed(on: &Subject, query: Query) -> Vec<String> {
+async fn listed(on: &Subject, query: ListQuery) -> Vec<String> {
     let mut values = Vec::new();
     let mut query = query;
     loop {
@@ -49,8 +49,8 @@ async fn one_of_each(on: &Subject) -> Scope {
     scope
 }
 
-fn in_realm(scope: &Scope) -> Query {
-    Query { realm: Some(scope.realm().to_owned()), ..Query::default() }
+fn in_realm(scope: &Scope) -> ListQuery {
+    ListQuery { realm: Some(scope.realm().to_owned()), ..ListQuery::default() }
 }
 
 /// A listing shows every record that matches on exactly one page.
@@ -60,10 +60,10 @@ pub async fn list_pages_through_all_that_match(on: &Subject) {
     for name in &names {
         let _running = on.granted(&on.ask(&scope.key(name).expect("a valid key")).await).await;
     }
-    let whole = Query { limit: 25, ..in_realm(&scope) };
+    let whole = ListQuery { limit: 25, ..in_realm(&scope) };
     assert!(on.store.list(&whole).await.expect("the store lists").next.is_none(), "the last page says so");
     for limit in [1, 7, 25, 100] {
-        let values = listed(on, Query { limit, ..in_realm(&scope) }).await;
+        let values = listed(on, ListQuery { limit, ..in_realm(&scope) }).await;
         assert_eq!(values.len(), names.len(), "pages of {limit}");
         assert_eq!(values.into_iter().collect::<BTreeSet<_>>(), names);
     }
@@ -72,7 +72,7 @@ pub async fn list_pages_through_all_that_match(on: &Subject) {
 /// A listing can be narrowed by phase, realm, principal, key, operation, retention and age.
 pub async fn list_filters_by_what_a_record_says(on: &Subject) {
     let scope = one_of_each(on).await;
-    let of = |change: &dyn Fn(&mut Query)| {
+    let of = |change: &dyn Fn(&mut ListQuery)| {
         let mut query = in_realm(&scope);
         change(&mut query);
         query
@@ -109,11 +109,11 @@ pub async fn stale_lists_held_and_lost_keys_only(on: &Subject) {
     assert_eq!(phases, [Phase::Held, Phase::Lost]);
     assert!(page.next.is_none());
     for phase in PHASES {
-        let query = Query { phase: Some(phase), ..in_realm(&scope) };
+        let query = ListQuery { phase: Some(phase), ..in_realm(&scope) };
         let found = on.store.stale(&query).await.expect("the store lists").records.len();
         assert_eq!(found, usize::from(matches!(phase, Phase::Held | Phase::Lost)), "{phase:?}");
     }
-    let other = Query { value: Some("done".into()), ..in_realm(&scope) };
+    let other = ListQuery { value: Some("done".into()), ..in_realm(&scope) };
     assert!(on.store.stale(&other).await.expect("the store lists").records.is_empty());
 }
 
@@ -150,7 +150,7 @@ async fn record(store: &dyn Inspect, key: &crate::words::key::Key) -> Record {
 pub async fn a_resolved_key_is_replayed(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.peer.resolve(&ask.key, lost.fence(), &outcome(7), "seen at the bank").await;
-    assert_eq!(change.expect("the store answers"), Change::Applied);
+    assert_eq!(change.expect("the store answers"), OperatorAck::Applied);
     assert!(
         matches!(on.claim(&takeover(&ask)).await, Claim::Done(recorded) if recorded.outcome == outcome(7))
     );
@@ -158,14 +158,14 @@ pub async fn a_resolved_key_is_replayed(on: &Subject) {
     let record = record(&*on.store, &ask.key).await;
     assert!(record.fence > lost.fence() && record.token != lost.token());
     let change = on.store.resolve(&ask.key, record.fence, &outcome(8), "again").await;
-    assert!(matches!(change.expect("the store answers"), Change::Unfit(_)));
+    assert!(matches!(change.expect("the store answers"), OperatorAck::Unfit(_)));
 }
 
 /// A reset key can be claimed again, and the lost owner can no longer write.
 pub async fn a_reset_key_runs_again(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.peer.reset(&ask.key, lost.fence(), "the host burnt down").await;
-    assert_eq!(change.expect("the store answers"), Change::Applied);
+    assert_eq!(change.expect("the store answers"), OperatorAck::Applied);
     assert_eq!(on.store.complete(&lost, &outcome(1)).await.expect("the store answers"), Ack::Superseded);
     let next = on.granted(&again(&ask)).await;
     assert!(next.fence() > lost.fence());
@@ -177,7 +177,7 @@ pub async fn a_forgotten_key_is_new(on: &Subject) {
     let held = on.held().await;
     for (ask, lease) in [on.done().await, on.released().await, held] {
         let change = on.store.forget(&ask.key, lease.fence(), "a customer's wish").await;
-        assert_eq!(change.expect("the store answers"), Change::Applied);
+        assert_eq!(change.expect("the store answers"), OperatorAck::Applied);
         assert_eq!(on.peer.find(&ask.key).await.expect("the store answers a find"), None);
         let page = on.store.list(&in_realm(ask.key.scope())).await.expect("the store lists");
         assert!(page.records.iter().all(|record| record.outcome().is_none()));
@@ -198,11 +198,11 @@ pub async fn a_change_with_another_fence_changes_nothing(on: &Subject) {
         on.store.forget(&ask.key, other, "x").await,
     ];
     for change in changes {
-        assert_eq!(change.expect("the store answers"), Change::Moved(Box::new(before.clone())));
+        assert_eq!(change.expect("the store answers"), OperatorAck::Moved(Box::new(before.clone())));
     }
     assert_eq!(record(&*on.store, &ask.key).await, before);
     let nowhere = super::key();
-    assert_eq!(on.store.reset(&nowhere, other, "x").await.expect("the store answers"), Change::Missing);
+    assert_eq!(on.store.reset(&nowhere, other, "x").await.expect("the store answers"), OperatorAck::Missing);
 }
 
 /// An operator cannot settle a key while the lease of its attempt is alive.
@@ -214,7 +214,7 @@ pub async fn a_change_never_touches_a_live_lease(on: &Subject) {
         on.store.forget(&ask.key, lease.fence(), "x").await,
     ];
     for change in changes {
-        assert!(matches!(change.expect("the store answers"), Change::Running(_)));
+        assert!(matches!(change.expect("the store answers"), OperatorAck::Running(_)));
     }
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
 }
@@ -223,7 +223,7 @@ pub async fn a_change_never_touches_a_live_lease(on: &Subject) {
 pub async fn a_change_is_kept_with_its_reason(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.store.reset(&ask.key, lost.fence(), "ticket 4711").await;
-    assert_eq!(change.expect("the store answers"), Change::Applied);
+    assert_eq!(change.expect("the store answers"), OperatorAck::Applied);
     let next = on.granted(&again(&ask)).await;
     let note = record(&*on.peer, &ask.key).await.note.expect("the change is noted");
     assert_eq!(&*note.text, "reset: ticket 4711");

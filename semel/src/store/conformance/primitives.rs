@@ -12,7 +12,7 @@ use crate::protocol::draft::{Action, Draft, DraftState, Replace, Write};
 use crate::store::backend::{Backend, Opened, Replaced, Written};
 use crate::words::error::StoreError;
 use crate::words::lease::{Fence, Token};
-use crate::words::record::{Owner, Record, State};
+use crate::words::record::{Owner, Record, RecordState};
 use crate::words::terms::{AfterCrash, Terms};
 use crate::words::time::Timestamp;
 
@@ -134,7 +134,7 @@ pub async fn a_replace_can_record_an_outcome(on: &dyn Backend) {
     item.draft.state = DraftState::Done(outcome(1));
     assert!(matches!(replaced(on, &item).await, Replaced::Applied { .. }));
     let after = found(on, &record.key).await;
-    assert_eq!(after.state, State::Done { outcome: outcome(1), finished_at: after.updated_at });
+    assert_eq!(after.state, RecordState::Done { outcome: outcome(1), finished_at: after.updated_at });
 }
 
 /// A complete keeps the note of the record.
@@ -218,7 +218,7 @@ pub async fn items_of_one_call_are_on_their_own(on: &dyn Backend) {
     assert!(matches!(&answers[1], Written::Unapplied(Some(there)) if there.key == two.key));
     assert!(matches!(&answers[2], Written::Applied));
     assert!(matches!(&answers[3], Written::Unapplied(None)));
-    assert_eq!(found(on, &one.key).await.state, State::Released);
+    assert_eq!(found(on, &one.key).await.state, RecordState::Released);
     assert_eq!(found(on, &two.key).await, two);
     assert_eq!(found(on, &three.key).await.outcome(), Some(&outcome(1)));
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{Subject, again, key, outcome};
 use crate::protocol::answer::{Ack, Claim};
 use crate::words::outcome::Outcome;
-use crate::words::record::{Phase, Record, State};
+use crate::words::record::{Phase, Record, RecordState};
 
 async fn found(on: &Subject, key: &crate::words::key::Key) -> Record {
     on.peer.find(key).await.expect("the store answers a find").expect("there is a record")
@@ -28,7 +28,10 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     assert_eq!((record.token, record.fence, record.attempt), (ask.token, lease.fence(), 1));
     assert_eq!((record.retention, record.after_crash), (ask.terms.retention(), ask.terms.after_crash()));
     assert_eq!(lease.retention(), Some(ask.terms.retention()));
-    assert_eq!((&record.state, record.lease_until, &record.note), (&State::Running, lease.deadline(), &None));
+    assert_eq!(
+        (&record.state, record.lease_until, &record.note),
+        (&RecordState::Running, lease.deadline(), &None)
+    );
     let now = on.store.now().await.expect("the store tells its time");
     assert!(record.created_at <= now && record.created_at < record.lease_until);
     assert_eq!((record.heartbeat_at, record.updated_at), (record.created_at, record.created_at));
@@ -45,7 +48,7 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     on.pass(on.lease / 4).await;
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
     let done = found(on, &ask.key).await;
-    let State::Done { finished_at, .. } = done.state else { panic!("{done:?}") };
+    let RecordState::Done { finished_at, .. } = done.state else { panic!("{done:?}") };
     assert!(finished_at > renewed.heartbeat_at && done.version > renewed.version);
     assert_eq!((done.updated_at, done.heartbeat_at), (finished_at, renewed.heartbeat_at));
     assert_eq!((done.created_at, done.token, done.fence), (record.created_at, ask.token, lease.fence()));
@@ -61,7 +64,7 @@ pub async fn an_outcome_is_kept_byte_for_byte(on: &Subject) {
         ("x-latin", Bytes::from_static(b"caf\xe9")),
         ("x-empty", Bytes::new()),
     ];
-    let made = || -> Result<Outcome, crate::OutcomeError> {
+    let made = || -> Result<Outcome, crate::error::OutcomeError> {
         Outcome::new(201)?.with_subtype("already_exists")?.with_headers(headers)?.with_body(every_byte)
     };
     kept(on, made().expect("a valid outcome")).await;

@@ -1,13 +1,13 @@
 //! What is kept for how long.
 
 use super::{Subject, again, key, other_intent, outcome, retry, takeover};
-use crate::protocol::answer::{Ack, Change, Claim, Void};
+use crate::protocol::answer::{Ack, Claim, OperatorAck, Void};
 use crate::protocol::ask::Ask;
 use crate::store::Prune;
-use crate::store::inspect::Query;
+use crate::store::inspect::ListQuery;
 use crate::words::key::Key;
 use crate::words::outcome::Outcome;
-use crate::words::record::State;
+use crate::words::record::RecordState;
 use crate::words::terms::{AfterCrash, Terms};
 use crate::words::time::Timestamp;
 
@@ -29,7 +29,7 @@ pub async fn an_expired_record_counts_as_absent(on: &Subject) {
         let many = on.store.find_many(std::slice::from_ref(&ask.key)).await.expect("the store answers");
         assert!(matches!(many.as_slice(), [Ok(None)]));
         let realm = Some(ask.key.scope().realm().to_owned());
-        let query = Query { realm, expired: Some(true), ..Query::default() };
+        let query = ListQuery { realm, expired: Some(true), ..ListQuery::default() };
         assert_eq!(on.store.list(&query).await.expect("the store lists").records.len(), 1);
         assert_eq!(on.granted(&other_intent(ask)).await.attempt(), 1);
         assert!(matches!(on.claim(&again(ask)).await, Claim::Mismatch(_)));
@@ -58,10 +58,10 @@ pub async fn a_released_record_is_kept_for_late_copies_only(on: &Subject) {
     assert!(matches!(void.expect("the store answers a void"), Void::Early(_)));
     let (reset, held) = on.held().await;
     let change = on.store.reset(&reset.key, held.fence(), "nothing happened").await;
-    assert_eq!(change.expect("the store answers a reset"), Change::Applied);
+    assert_eq!(change.expect("the store answers a reset"), OperatorAck::Applied);
     let kept = async |ask: &Ask| {
         let found = on.store.find(&ask.key).await.expect("the store answers a find").expect("it is kept");
-        assert_eq!(found.state, State::Released);
+        assert_eq!(found.state, RecordState::Released);
         found.expires_at().expect("it expires").since(found.updated_at)
     };
     for ask in [&released, &voided] {
@@ -87,7 +87,7 @@ pub async fn a_resolved_outcome_is_replayed_for_its_whole_retention(on: &Subject
     let held = on.granted(&ask).await;
     on.pass(on.lease * 4).await;
     let change = on.store.resolve(&ask.key, held.fence(), &outcome(7), "seen at the bank").await;
-    assert_eq!(change.expect("the store answers"), Change::Applied);
+    assert_eq!(change.expect("the store answers"), OperatorAck::Applied);
     is_replayed(on, &ask, &outcome(7)).await;
 }
 
@@ -100,7 +100,7 @@ async fn is_replayed(on: &Subject, ask: &Ask, outcome: &Outcome) {
     }
     assert_eq!(on.store.prune(&of_realm(&ask.key, 10)).await.expect("the store prunes"), 0);
     let record = on.store.find(&ask.key).await.expect("the store answers").expect("there is a record");
-    let State::Done { finished_at, .. } = record.state else { panic!("{record:?}") };
+    let RecordState::Done { finished_at, .. } = record.state else { panic!("{record:?}") };
     assert_eq!(record.expires_at(), Some(finished_at.after(on.lease * 2)));
     on.pass(on.lease).await;
     assert_eq!(on.granted(&again(ask)).await.attempt(), 1);
@@ -120,7 +120,7 @@ pub async fn a_held_key_never_expires(on: &Subject) {
         assert!(matches!(on.claim(&other_intent(&ask)).await, Claim::Mismatch(_)));
     }
     let change = on.store.reset(&ask.key, lease.fence(), "it did not happen").await;
-    assert_eq!(change.expect("the store answers"), Change::Applied);
+    assert_eq!(change.expect("the store answers"), OperatorAck::Applied);
     assert_eq!(on.granted(&again(&ask)).await.attempt(), 2);
 }
 

@@ -12,7 +12,7 @@ fn random() -> Vec<u8> {
 /// All handles find the same secret, and it changes only for a caller that knows the one that is there.
 pub async fn a_secret_is_the_same_for_all(on: &Subject) {
     // What was kept before is put back at the end: principals may be made of it.
-    let keep = async |store: &dyn crate::Inspect, expected: Option<&[u8]>, value: &[u8]| {
+    let keep = async |store: &dyn crate::admin::Inspect, expected: Option<&[u8]>, value: &[u8]| {
         store.keep_secret(expected, value).await.expect("the store keeps a secret")
     };
     let kept = keep(&*on.store, None, &random()).await;

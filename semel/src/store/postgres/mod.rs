@@ -38,15 +38,15 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-pub use crate::store::shared::migration::MigrationStatus;
 pub use options::PostgresOptions;
 pub use transaction::InTransaction;
 
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Replace, Write};
 use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
-use crate::store::inspect::{Page, Query, Stats};
+use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::group_commit::Batcher;
+use crate::store::shared::migration::MigrationStatus;
 use crate::store::shared::server_clock::HeardClock;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
@@ -249,7 +249,7 @@ impl Backend for PostgresStore {
         self.ask_all(keys).await
     }
 
-    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.shared.operator.scan(query).await
     }
 

@@ -11,7 +11,7 @@ use super::session::Session;
 use super::side::Side;
 use super::values::{Moment, Span};
 use super::{errors, pages, upkeep};
-use crate::store::inspect::{Page, Query, Stats};
+use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::cached_stats::Counted;
 use crate::store::shared::record_id::Id;
 use crate::words::error::StoreError;
@@ -56,11 +56,11 @@ impl Operator {
         Ok(StoreSize { bytes: number(0), records: number(1) })
     }
 
-    pub(super) async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+    pub(super) async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.side.in_long_time(self.page(query)).await
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let after = query.after.as_ref().map(Place::of).transpose()?;
         let only = query.whole_key()?.map(|key| Id::of(&key));
         let is_unsettled = |phase| matches!(phase, Phase::Running | Phase::Held | Phase::Lost);

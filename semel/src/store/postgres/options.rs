@@ -18,7 +18,7 @@ use crate::words::error::StoreError;
 /// How to reach a database, and what to use there.
 ///
 /// ```
-/// use semel::PostgresOptions;
+/// use semel::store::PostgresOptions;
 ///
 /// let options = PostgresOptions::new("postgres://semel@db1,db2/app?target_session_attrs=read-write&sslmode=verify-full")?
 ///     .with_schema("idempotency")?;

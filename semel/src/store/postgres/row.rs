@@ -14,7 +14,7 @@ use crate::words::intent::Intent;
 use crate::words::key::{Key, Scope};
 use crate::words::lease::{Fence, Token};
 use crate::words::outcome::Outcome;
-use crate::words::record::{Note, Owner, Record, State};
+use crate::words::record::{Note, Owner, Record, RecordState};
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
@@ -158,13 +158,13 @@ fn intent(row: &Row, likely: Option<&Intent>) -> Result<Intent, StoreError> {
     Intent::new(operation, resource, fingerprint).map_err(|e| corrupt("intent", e))
 }
 
-fn state(row: &Row) -> Result<State, StoreError> {
+fn state(row: &Row) -> Result<RecordState, StoreError> {
     match get(row, Column::State)? {
-        "running" => Ok(State::Running),
-        "released" => Ok(State::Released),
+        "running" => Ok(RecordState::Running),
+        "released" => Ok(RecordState::Released),
         "done" => {
             let Moment(finished_at) = get(row, Column::FinishedAt)?;
-            Ok(State::Done { outcome: outcome(row)?, finished_at })
+            Ok(RecordState::Done { outcome: outcome(row)?, finished_at })
         }
         other => Err(StoreError::corrupt(format!("the state {other:?} is not known here"))),
     }

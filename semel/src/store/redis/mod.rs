@@ -35,7 +35,7 @@ use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, DraftState, Replace, Write};
 use crate::store::Prune;
 use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
-use crate::store::inspect::{Page, Query, Stats};
+use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::cached_stats::Counted;
 use crate::store::shared::group_commit::Lane;
 use crate::store::shared::server_clock::Shift;
@@ -375,7 +375,7 @@ impl Backend for RedisStore {
         self.run_all(keys, |key| self.read_one(self.name(key), key.clone(), self.again())).await
     }
 
-    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.page(query).await
     }
 

@@ -15,7 +15,7 @@ use crate::words::error::StoreError;
 /// How to reach Redis, and what to use there.
 ///
 /// ```
-/// use semel::RedisOptions;
+/// use semel::store::RedisOptions;
 ///
 /// let options = RedisOptions::new("redis+sentinel://sentinel1,sentinel2/main")?.with_prefix("shop")?.with_replicas(1);
 /// # Ok::<(), semel::StoreError>(())

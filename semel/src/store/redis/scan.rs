@@ -10,7 +10,7 @@ use super::nodes::{Answered, Command, Node};
 use super::{RedisStore, Shared, stored};
 use crate::store::Prune;
 use crate::store::backend::Backend;
-use crate::store::inspect::{Cursor, Page, Query, Stats};
+use crate::store::inspect::{Cursor, ListQuery, Page, Stats};
 use crate::store::shared::group_commit::Lane;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
 }
 
 impl RedisStore {
-    pub(super) async fn page(&self, query: &Query) -> Result<Page, StoreError> {
+    pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let foreign = || StoreError::refused("the cursor is not from this store");
         let at = query.after.as_ref().map(|cursor| Position::of(cursor).ok_or_else(foreign)).transpose()?;
         let mut page = Page { now: self.clock().await?, records: Vec::new(), next: None };

@@ -11,7 +11,7 @@ use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::lease::{Fence, Token};
 use crate::words::outcome::Outcome;
-use crate::words::record::{Note, Owner, Record, State};
+use crate::words::record::{Note, Owner, Record, RecordState};
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
@@ -132,10 +132,10 @@ fn parse(
     let mut asked = Reader(rest.bytes(asked_bytes.into())?);
     let mut note = Reader(rest.bytes(note_bytes.into())?);
     let state = match state {
-        RUNNING => State::Running,
-        RELEASED => State::Released,
+        RUNNING => RecordState::Running,
+        RELEASED => RecordState::Released,
         // What is done is not written to any more.
-        DONE => State::Done { outcome: outcome(rest.0)?, finished_at: updated_at },
+        DONE => RecordState::Done { outcome: outcome(rest.0)?, finished_at: updated_at },
         other => return Err(StoreError::corrupt(format!("the state {other:#04x} is not known here"))),
     };
     let intent = parse_intent(&mut asked)?;

@@ -17,7 +17,7 @@ pub(in crate::store) mod question;
 pub(in crate::store) mod record_id;
 pub(in crate::store) mod decode;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(in crate::store) mod migration;
+pub(crate) mod migration;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(in crate::store) mod server_clock;
 pub(in crate::store) mod cached_stats;

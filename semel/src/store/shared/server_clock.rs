@@ -8,13 +8,20 @@ use tokio::time::Instant;
 
 use crate::words::error::StoreError;
 #[cfg(feature = "redis")]
-use crate::words::record::{Record, State};
+use crate::words::record::{Record, RecordState};
 use crate::words::time::Timestamp;
 
 /// For how long the time is told without asking. Every answer tells it anew, so this is for a server that is hardly
 /// asked anything. Clocks do not drift apart by as much as a claim's `not_after` is ahead; if one was set, the next answer
 /// tells.
 const KEPT: Duration = Duration::from_secs(600);
+
+/// For how long a reading is preferred to later ones that show less time. The time that an answer takes makes the clock look
+/// slow by as much, so of several readings the one that shows most is the best.
+const BEST_FOR: Duration = Duration::from_secs(10);
+
+/// A difference of this much is no slow answer: the clock was set back.
+const SET_BACK: Duration = Duration::from_secs(1);
 
 /// When a server was last heard, and what its clock said then.
 #[derive(Default)]
@@ -32,13 +39,23 @@ impl Heard {
     fn now(self, at: Instant) -> Timestamp {
         self.now.after(at - self.at)
     }
+
+    /// Whether a reading at that moment is only one whose answer took longer.
+    fn is_better_than(self, now: Timestamp, at: Instant) -> bool {
+        let expected = self.now(at);
+        at - self.at < BEST_FOR && now < expected && expected < now.after(SET_BACK)
+    }
 }
 
 impl HeardClock {
-    /// The server has told its time just now.
+    /// The server has told its time: just now, if its answer was quick.
     pub(crate) fn hear(&self, now: Timestamp) {
         let at = Instant::now();
-        *self.heard() = Some(Heard { now, at, asked: at });
+        let mut heard = self.heard();
+        *heard = match *heard {
+            Some(best) if best.is_better_than(now, at) => Some(Heard { asked: at, ..best }),
+            _ => Some(Heard { now, at, asked: at }),
+        };
     }
 
     /// The server's time, if it need not be asked.
@@ -124,7 +141,7 @@ impl Shift {
         for moment in moments {
             *moment = self.to_store(*moment);
         }
-        if let State::Done { finished_at, .. } = &mut record.state {
+        if let RecordState::Done { finished_at, .. } = &mut record.state {
             *finished_at = self.to_store(*finished_at);
         }
         if let Some(note) = &mut record.note {
@@ -153,10 +170,26 @@ mod tests {
         assert_eq!(asked(&clock, Some(7)).await, Some(7));
         advance(SECOND).await;
         assert_eq!(asked(&clock, Some(1)).await, Some(1_000_007), "it is not asked");
-        clock.hear(Timestamp::from_micros(50));
-        assert_eq!(asked(&clock, None).await, Some(50));
+        clock.hear(Timestamp::from_micros(2_000_050));
+        assert_eq!(asked(&clock, None).await, Some(2_000_050));
         advance(KEPT).await;
         assert_eq!(asked(&clock, Some(9)).await, Some(9), "after long it is asked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_was_slow_does_not_turn_the_clock_back() {
+        let clock = HeardClock::default();
+        let known = || clock.known().map(Timestamp::as_micros);
+        clock.hear(Timestamp::from_micros(5_000_000));
+        clock.hear(Timestamp::from_micros(4_100_000));
+        assert_eq!(known(), Some(5_000_000));
+        clock.hear(Timestamp::from_micros(5_100_000));
+        assert_eq!(known(), Some(5_100_000), "a quicker answer shows more time");
+        clock.hear(Timestamp::from_micros(4_000_000));
+        assert_eq!(known(), Some(4_000_000), "a clock that was set back is believed");
+        advance(BEST_FOR).await;
+        clock.hear(Timestamp::from_micros(13_500_000));
+        assert_eq!(known(), Some(13_500_000), "clocks drift");
     }
 
     #[test]
@@ -199,7 +232,7 @@ mod tests {
         let record = Record {
             key: Key::new("tests", "key").unwrap(),
             intent: Intent::of("charge", "", &1).unwrap(),
-            state: State::Done { outcome: Outcome::new(200).unwrap(), finished_at: minutes(103) },
+            state: RecordState::Done { outcome: Outcome::new(200).unwrap(), finished_at: minutes(103) },
             version: 2,
             token: Token::random(),
             fence: Fence::new(1),
@@ -223,7 +256,7 @@ mod tests {
             not_after: minutes(101),
         };
         let converted = shift.record_to_store(record);
-        let State::Done { finished_at, .. } = converted.state else { panic!("{converted:?}") };
+        let RecordState::Done { finished_at, .. } = converted.state else { panic!("{converted:?}") };
         let note = converted.note.as_ref().map(|note| note.at);
         assert_eq!(
             (finished_at, note, converted.lease_until, converted.heartbeat_at),

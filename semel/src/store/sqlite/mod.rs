@@ -31,7 +31,7 @@ use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Replace, Write};
 use crate::store::Prune;
 use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
-use crate::store::inspect::{Page, Query, Stats};
+use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::cached_stats::Counted;
 use crate::store::shared::group_commit::Batcher;
 use crate::store::shared::migration::MigrationStatus;
@@ -208,7 +208,7 @@ impl Backend for SqliteStore {
         self.ask_all(keys).await
     }
 
-    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let query = query.clone();
         self.shared.side.run(move |session| operator::scan(session, &query)).await
     }

@@ -8,7 +8,7 @@ use super::errors::Fault;
 use super::row;
 use super::session::Session;
 use crate::store::Prune;
-use crate::store::inspect::{Page, Query, Stats};
+use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::record_id::{self, Id};
 use crate::words::error::StoreError;
 use crate::words::record::{Phase, Record};
@@ -24,7 +24,7 @@ struct Range {
 }
 
 impl Range {
-    fn of(query: &Query) -> Result<Self, StoreError> {
+    fn of(query: &ListQuery) -> Result<Self, StoreError> {
         let mut first = Vec::new();
         if let Some(after) = &query.after {
             first = record_id::position(after, 32)?;
@@ -39,7 +39,7 @@ impl Range {
 }
 
 /// A page of the records that match.
-pub(super) fn scan(session: &Session, query: &Query) -> Result<Page, Fault> {
+pub(super) fn scan(session: &Session, query: &ListQuery) -> Result<Page, Fault> {
     let range = Range::of(query).map_err(Fault::of)?;
     let view = session.begin_fitting(TransactionBehavior::Deferred)?;
     let now = Timestamp::of_host();
@@ -54,7 +54,7 @@ pub(super) fn scan(session: &Session, query: &Query) -> Result<Page, Fault> {
 type Found = Vec<Result<(Vec<u8>, Record), StoreError>>;
 
 /// The records of a page, and one more if there is a next page.
-fn find(view: &Transaction<'_>, query: &Query, range: &Range, now: Timestamp) -> rusqlite::Result<Found> {
+fn find(view: &Transaction<'_>, query: &ListQuery, range: &Range, now: Timestamp) -> rusqlite::Result<Found> {
     let now = row::number(now.as_micros());
     let age = |age: Duration| now.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
     let over = |is_held: Option<bool>| Some((0, now, is_held));

@@ -15,7 +15,7 @@ use crate::words::error::StoreError;
 /// # async fn main() -> Result<(), semel::StoreError> {
 /// use std::time::Duration;
 ///
-/// use semel::SqliteOptions;
+/// use semel::store::SqliteOptions;
 ///
 /// let options = SqliteOptions::new("/var/lib/shop/semel.db").with_busy_timeout(Duration::from_secs(1))?;
 /// let store = options.open().await?;

@@ -14,7 +14,7 @@ use crate::words::intent::Intent;
 use crate::words::key::{Key, Scope};
 use crate::words::lease::{Fence, Token};
 use crate::words::outcome::Outcome;
-use crate::words::record::{Note, Owner, Record, State};
+use crate::words::record::{Note, Owner, Record, RecordState};
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
@@ -84,9 +84,9 @@ impl<'a> Writer<'a> {
         let (intent, scope, note) = (&record.intent, record.key.scope(), record.note.as_ref());
         let fingerprint = intent.fingerprint();
         let (state, done) = match &record.state {
-            State::Running => ("running", None),
-            State::Released => ("released", None),
-            State::Done { outcome, finished_at } => ("done", Some((outcome, *finished_at))),
+            RecordState::Running => ("running", None),
+            RecordState::Released => ("released", None),
+            RecordState::Done { outcome, finished_at } => ("done", Some((outcome, *finished_at))),
         };
         let outcome = done.map(|(outcome, _)| outcome);
         let columns = params![
@@ -199,13 +199,13 @@ fn intent(row: &Row<'_>, likely: Option<&Intent>) -> Result<Intent, StoreError> 
     Intent::new(operation, resource, fingerprint).map_err(|e| corrupt("intent", e))
 }
 
-fn state(row: &Row<'_>) -> Result<State, StoreError> {
+fn state(row: &Row<'_>) -> Result<RecordState, StoreError> {
     match text(row, Column::State)? {
-        "running" => Ok(State::Running),
-        "released" => Ok(State::Released),
+        "running" => Ok(RecordState::Running),
+        "released" => Ok(RecordState::Released),
         "done" => {
             let finished_at = Timestamp::from_micros(get(row, Column::FinishedAt)?);
-            Ok(State::Done { outcome: outcome(row)?, finished_at })
+            Ok(RecordState::Done { outcome: outcome(row)?, finished_at })
         }
         other => Err(StoreError::corrupt(format!("the state {other:?} is not known here"))),
     }

@@ -20,10 +20,10 @@ pub use cache::MemoryCache;
 pub use hot::{Hot, Rank};
 
 use crate::fault;
-use crate::protocol::answer::{Ack, Change, Claim, Done, Remembered, Void};
+use crate::protocol::answer::{Ack, Claim, Done, OperatorAck, Remembered, Void};
 use crate::protocol::ask::Ask;
 use crate::protocol::decide;
-use crate::store::inspect::{Inspect, Page, Query, Stats};
+use crate::store::inspect::{Inspect, ListQuery, Page, Stats};
 use crate::store::{Found, Prune, Store};
 use crate::words::error::StoreError;
 use crate::words::intent::Intent;
@@ -46,7 +46,8 @@ use front::{Front, Limits};
 /// ```no_run
 /// # #[cfg(all(feature = "redis", feature = "postgres"))]
 /// # async fn connect() -> Result<(), semel::StoreError> {
-/// use semel::{Once, PostgresStore, RedisOptions, Tiered};
+/// use semel::{Once, PostgresStore, Tiered};
+/// use semel::store::RedisOptions;
 ///
 /// // As it only remembers, it may also forget.
 /// let hot = RedisOptions::new("redis://cache")?.with_eviction_allowed().connect().await?;
@@ -133,17 +134,17 @@ impl<H: Hot, D: Store> Tiered<H, D> {
     }
 
     /// Lets the hot store forget what an operator has changed, or tried to.
-    async fn bury(&self, key: &Key, seen: Fence, change: &Change) -> Result<(), StoreError> {
+    async fn bury(&self, key: &Key, seen: Fence, change: &OperatorAck) -> Result<(), StoreError> {
         let fence = match change {
             // A key that is missing may have been forgotten before, and the hot store did not hear of it. Up to now: what
             // came since is lost from the hot store, which is no harm.
-            Change::Applied | Change::Missing => match self.durable.now().await {
+            OperatorAck::Applied | OperatorAck::Missing => match self.durable.now().await {
                 Ok(now) => Fence::next(Some(seen), now),
                 Err(_) => seen,
             },
             // So it is here, and somebody has used the key since.
-            Change::Moved(_) => seen,
-            Change::Running(_) | Change::Unfit(_) => return Ok(()),
+            OperatorAck::Moved(_) => seen,
+            OperatorAck::Running(_) | OperatorAck::Unfit(_) => return Ok(()),
         };
         self.front.bury(key, fence).await
     }
@@ -157,10 +158,6 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         self.durable.now().await
-    }
-
-    fn known_now(&self) -> Option<Timestamp> {
-        self.durable.known_now()
     }
 
     fn completes_in_transactions(&self) -> bool {
@@ -246,11 +243,11 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
 
 #[async_trait]
 impl<H: Hot, D: Inspect> Inspect for Tiered<H, D> {
-    async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.durable.list(query).await
     }
 
-    async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn stale(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.durable.stale(query).await
     }
 
@@ -264,17 +261,17 @@ impl<H: Hot, D: Inspect> Inspect for Tiered<H, D> {
         seen: Fence,
         outcome: &Outcome,
         reason: &str,
-    ) -> Result<Change, StoreError> {
+    ) -> Result<OperatorAck, StoreError> {
         self.durable.resolve(key, seen, outcome, reason).await
     }
 
-    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
         let change = self.durable.reset(key, seen, reason).await?;
         self.bury(key, seen, &change).await?;
         Ok(change)
     }
 
-    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
         let change = self.durable.forget(key, seen, reason).await?;
         self.bury(key, seen, &change).await?;
         Ok(change)

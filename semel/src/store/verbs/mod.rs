@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::protocol::answer::{Ack, Change, Claim, Void};
+use crate::protocol::answer::{Ack, Claim, OperatorAck, Void};
 use crate::protocol::ask::Ask;
 use crate::protocol::decide::{self, Decision, Settle};
 use crate::protocol::draft::{Action, Replace, Write};
 use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
-use crate::store::inspect::{Inspect, Page, Query, Stats};
+use crate::store::inspect::{Inspect, ListQuery, Page, Stats};
 use crate::store::{Found, MAX_SECRET_BYTES, Prune, Store};
 use crate::words::error::StoreError;
 use crate::words::key::Key;
@@ -138,10 +138,6 @@ impl<B: Backend> Store for B {
         self.clock().await
     }
 
-    fn known_now(&self) -> Option<Timestamp> {
-        self.known_clock()
-    }
-
     fn completes_in_transactions(&self) -> bool {
         Backend::completes_in_transactions(self)
     }
@@ -225,12 +221,12 @@ impl<B: Backend> Store for B {
 
 #[async_trait]
 impl<B: Backend> Inspect for B {
-    async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.scan(query).await
     }
 
-    async fn stale(&self, query: &Query) -> Result<Page, StoreError> {
-        self.scan(&Query { stale: true, ..query.clone() }).await
+    async fn stale(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.scan(&ListQuery { stale: true, ..query.clone() }).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -243,15 +239,15 @@ impl<B: Backend> Inspect for B {
         seen: Fence,
         outcome: &Outcome,
         reason: &str,
-    ) -> Result<Change, StoreError> {
+    ) -> Result<OperatorAck, StoreError> {
         settle(self, key, seen, Settle::Resolve(outcome.clone()), reason).await
     }
 
-    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+    async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
         settle(self, key, seen, Settle::Reset, reason).await
     }
 
-    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<Change, StoreError> {
+    async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
         settle(self, key, seen, Settle::Forget, reason).await
     }
 }
@@ -266,9 +262,9 @@ fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
 }
 
 /// A claim that may arrive for longer than a released record is kept could be granted twice under one token.
-fn refuse_if_too_far_ahead(ask: &Ask, known_now: Option<Timestamp>) -> Result<(), StoreError> {
+fn refuse_if_too_far_ahead(ask: &Ask, known: Option<Timestamp>) -> Result<(), StoreError> {
     let limit = Terms::RELEASED_RETENTION;
-    match known_now {
+    match known {
         Some(now) if ask.not_after > now.after(limit) => Err(StoreError::refused(format!(
             "the claim's `not_after` is {:?} ahead of the store's clock, and {limit:?} is the most: take it from `Store::now`",
             ask.not_after.since(now)
@@ -288,21 +284,21 @@ async fn settle<B: Backend>(
     seen: Fence,
     settle: Settle,
     reason: &str,
-) -> Result<Change, StoreError> {
+) -> Result<OperatorAck, StoreError> {
     let token = Token::random();
     // It looks once more after the last replace, too: a copy of that may have been applied.
     for tries_left in (0..=TRIES).rev() {
         let (now, found) = one(backend.read(std::slice::from_ref(key)).await?)?;
         // An earlier copy of the replace was applied, and its answer was lost.
         if found.as_ref().is_some_and(|record| record.token == token) {
-            return Ok(Change::Applied);
+            return Ok(OperatorAck::Applied);
         }
         let draft = match decide::settle(found.as_ref(), seen, &settle, reason, token, now) {
             Ok(draft) => draft,
             Err(refused) => return Ok(refused),
         };
         let Some(found) = found else {
-            return Ok(Change::Missing);
+            return Ok(OperatorAck::Missing);
         };
         if tries_left == 0 {
             break;
@@ -316,7 +312,7 @@ async fn settle<B: Backend>(
         };
         let (_, replaced) = one(backend.replace(&[item]).await?)?;
         if matches!(replaced, Replaced::Applied { .. }) {
-            return Ok(Change::Applied);
+            return Ok(OperatorAck::Applied);
         }
     }
     Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times while it was to be settled")))

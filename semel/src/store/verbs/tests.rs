@@ -7,7 +7,7 @@ use crate::protocol::ask::Takeover;
 use crate::protocol::slot;
 use crate::store::memory::MemoryStore;
 use crate::words::intent::Intent;
-use crate::words::record::{Owner, State};
+use crate::words::record::{Owner, RecordState};
 use crate::words::terms::Terms;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
@@ -25,13 +25,13 @@ fn ask() -> Ask {
 }
 
 /// The record of another attempt of the same key.
-fn record(state: State) -> Record {
+fn record(state: RecordState) -> Record {
     let mut slot = None;
     slot::open(&mut slot, &ask(), NOW);
     Record { state, ..*slot.expect("it was created") }
 }
 
-fn found(state: State) -> Opened {
+fn found(state: RecordState) -> Opened {
     Opened::Found(Box::new(record(state)))
 }
 
@@ -86,7 +86,7 @@ impl Backend for Script {
         next(&self.reads)
     }
 
-    async fn scan(&self, _: &Query) -> Result<Page, StoreError> {
+    async fn scan(&self, _: &ListQuery) -> Result<Page, StoreError> {
         unreachable!("no test scans")
     }
 
@@ -125,8 +125,8 @@ async fn a_record_that_is_never_seen_is_an_error_and_nothing_was_applied() {
 
 #[tokio::test]
 async fn a_replace_carries_the_claims_not_after_and_what_was_seen() {
-    let store = script(vec![found(State::Released)], vec![APPLIED]);
-    let (ask, seen) = (ask(), record(State::Released));
+    let store = script(vec![found(RecordState::Released)], vec![APPLIED]);
+    let (ask, seen) = (ask(), record(RecordState::Released));
     let claim = store.claim(&ask).await.unwrap();
     assert!(matches!(claim, Claim::Granted(lease) if (lease.fence(), lease.attempt()) == (Fence::new(9), 2)));
     let sent = store.replaced.lock().unwrap().remove(0);
@@ -136,13 +136,14 @@ async fn a_replace_carries_the_claims_not_after_and_what_was_seen() {
 
 #[tokio::test]
 async fn a_record_that_changed_is_looked_at_again() {
-    let store = script(vec![found(State::Released), found(State::Running)], vec![Replaced::Changed]);
+    let store =
+        script(vec![found(RecordState::Released), found(RecordState::Running)], vec![Replaced::Changed]);
     assert!(matches!(store.claim(&ask()).await, Ok(Claim::Running { .. })));
 }
 
 #[tokio::test]
 async fn a_record_that_changes_every_time_is_in_use() {
-    let opens = vec![found(State::Released); TRIES as usize + 1];
+    let opens = vec![found(RecordState::Released); TRIES as usize + 1];
     let store = script(opens, vec![Replaced::Changed; TRIES as usize]);
     assert!(matches!(store.claim(&ask()).await, Ok(Claim::Running { .. })));
 }
@@ -150,8 +151,12 @@ async fn a_record_that_changes_every_time_is_in_use() {
 #[tokio::test]
 async fn a_last_replace_whose_answer_was_lost_is_granted() {
     let ask = ask();
-    let mut opens = vec![found(State::Released); TRIES as usize];
-    opens.push(Opened::Found(Box::new(Record { token: ask.token, attempt: 2, ..record(State::Running) })));
+    let mut opens = vec![found(RecordState::Released); TRIES as usize];
+    opens.push(Opened::Found(Box::new(Record {
+        token: ask.token,
+        attempt: 2,
+        ..record(RecordState::Running)
+    })));
     let store = script(opens, vec![Replaced::Changed; TRIES as usize]);
     let claim = store.claim(&ask).await.unwrap();
     assert!(matches!(&claim, Claim::Granted(lease) if lease.attempt() == 2), "{claim:?}");
@@ -159,19 +164,19 @@ async fn a_last_replace_whose_answer_was_lost_is_granted() {
 
 #[tokio::test]
 async fn a_record_that_is_locked_is_in_use_and_is_not_asked_for_again() {
-    let store = script(vec![found(State::Released)], vec![Replaced::Locked]);
+    let store = script(vec![found(RecordState::Released)], vec![Replaced::Locked]);
     assert!(matches!(store.claim(&ask()).await, Ok(Claim::Running { .. })));
 }
 
 #[tokio::test]
 async fn a_replace_that_came_late_is_late() {
-    let store = script(vec![found(State::Released)], vec![Replaced::Late]);
+    let store = script(vec![found(RecordState::Released)], vec![Replaced::Late]);
     assert!(matches!(store.claim(&ask()).await, Ok(Claim::Late)));
 }
 
 #[tokio::test]
 async fn a_write_to_a_locked_record_is_not_applied_and_can_be_sent_again() {
-    let locked = record(State::Running);
+    let locked = record(RecordState::Running);
     let lease = locked.lease();
     let writes = || Mutex::new(vec![Written::Unapplied(Some(Box::new(locked.clone())))]);
     let store = || Script { writes: writes(), ..Script::default() };
@@ -191,14 +196,14 @@ fn a_void_is_final_only_after_not_after() {
 
 #[tokio::test]
 async fn an_operators_change_is_made_only_if_it_was_applied() {
-    let lost = Record { lease_until: NOW, ..record(State::Running) };
+    let lost = Record { lease_until: NOW, ..record(RecordState::Running) };
     let fence = lost.fence;
     let store = Script {
         reads: Mutex::new(vec![Some(lost.clone()), Some(lost.clone())]),
         replaces: Mutex::new(vec![Replaced::Changed, APPLIED]),
         ..Script::default()
     };
-    assert_eq!(store.reset(&lost.key, fence, "why").await.unwrap(), Change::Applied);
+    assert_eq!(store.reset(&lost.key, fence, "why").await.unwrap(), OperatorAck::Applied);
     assert_eq!(store.replaced.lock().unwrap().len(), 2);
     let store = Script {
         reads: Mutex::new(vec![Some(lost.clone()); TRIES as usize + 1]),
@@ -247,7 +252,7 @@ impl Backend for Twice {
         self.0.read(keys).await
     }
 
-    async fn scan(&self, query: &Query) -> Result<Page, StoreError> {
+    async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.0.scan(query).await
     }
 
@@ -279,7 +284,7 @@ async fn an_operators_change_that_was_sent_twice_is_made() {
             "reset" => store.reset(key, fence, "seen").await,
             _ => store.forget(key, fence, "seen").await,
         };
-        assert_eq!(changed.unwrap(), Change::Applied, "{change}");
+        assert_eq!(changed.unwrap(), OperatorAck::Applied, "{change}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! The headers of an outcome, in the form in which stores keep them.
 //!
-//! For each, in their order: the length of the name in 2 bytes, the name, the length of the value in 4 bytes, the
-//! value; lengths with the high byte first. No headers are no bytes.
+//! Each header is stored in order as the length of the name in 2 bytes, the name, the length of the
+//! value in 4 bytes, and the value; lengths are big-endian. An empty list of headers is stored as
+//! no bytes.
 
 use bytes::{BufMut, Bytes};
 
@@ -13,25 +14,25 @@ use crate::words::text::Rule;
 const NAME: Rule =
     Rule { part: "header name", min_bytes: 1, max_bytes: 255, ascii_only: true, outer_spaces: false };
 
-/// One piece of memory, whatever their number.
+/// Headers in one block of memory, however many there are.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Headers(Bytes);
 
 impl Headers {
-    /// These headers, in this order.
+    /// Encodes these headers, in this order.
     ///
     /// # Errors
-    /// As [`Outcome::with_headers`] says.
+    /// See [`Outcome::with_headers`].
     pub(crate) fn new<'a, V: AsRef<[u8]>>(
         headers: impl IntoIterator<Item = (&'a str, V)>,
     ) -> Result<Self, OutcomeError> {
-        // Mostly enough, and more than is kept.
+        // 256 bytes are usually enough; a larger capacity than needed is given back at the end.
         let (mut stored, mut count) = (Vec::with_capacity(256), 0);
         for (name, value) in headers {
             let (name, value): (&str, &[u8]) = (NAME.check(name)?, value.as_ref());
             stored.put_u16(name.len() as u16);
             stored.put_slice(name.as_bytes());
-            // Longer ones are refused below.
+            // A value too long for 32 bits is refused below.
             stored.put_u32(value.len() as u32);
             stored.put_slice(value);
             count += 1;
@@ -40,10 +41,10 @@ impl Headers {
         Ok(Self(Bytes::copy_from_slice(&stored)))
     }
 
-    /// The headers that these bytes stand for.
+    /// Checks stored bytes and takes them as headers.
     ///
     /// # Errors
-    /// Corrupt if they stand for none.
+    /// An error of the kind corrupt if the bytes are not well-formed headers.
     #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
     pub(crate) fn from_stored(bytes: Bytes) -> Result<Self, StoreError> {
         let invalid = |e| StoreError::corrupt("the stored headers break a limit").with_source(e);
@@ -64,7 +65,7 @@ impl Headers {
         &self.0
     }
 
-    /// How many there are.
+    /// The number of headers.
     pub(crate) fn count(&self) -> usize {
         self.iter().count()
     }
@@ -79,7 +80,8 @@ impl Headers {
     }
 }
 
-/// Name and value of the first header, and what is behind it. Nothing if there is none, or it is none.
+/// The name and value of the first header, and the remaining bytes; `None` if there is no header or
+/// it is malformed.
 fn first(stored: &[u8]) -> Option<(&str, &[u8], &[u8])> {
     let (length, rest) = stored.split_first_chunk::<2>()?;
     let (name, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
@@ -88,7 +90,7 @@ fn first(stored: &[u8]) -> Option<(&str, &[u8], &[u8])> {
     Some((std::str::from_utf8(name).ok()?, value, rest))
 }
 
-/// Names and values count, their lengths do not.
+/// Checks the limit, which counts names and values but not their lengths.
 fn within_limit(stored: &[u8], count: usize) -> Result<(), OutcomeError> {
     let (bytes, limit) = (stored.len() - 6 * count, Outcome::MAX_HEADER_BYTES);
     if bytes > limit { Err(OutcomeError::Headers { bytes, limit }) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! What is recorded, and replayed to every repeat.
+//! The recorded result, replayed to every repeat.
 
 mod headers;
 
@@ -17,12 +17,12 @@ pub(crate) use headers::Headers;
 const SUBTYPE: Rule =
     Rule { part: "subtype", min_bytes: 1, max_bytes: 64, ascii_only: true, outer_spaces: false };
 
-/// What an attempt came to: status, headers, body, and a subtype such as `already_exists`.
+/// The result of an attempt: status, headers, body, and a subtype such as `already_exists`.
 ///
-/// Bytes in, the same bytes out. An outcome may have been recorded without its body because that was too large;
-/// then [`Outcome::body`] is `None`, which is not the same as an empty body.
+/// A replay has exactly the bytes that were recorded. An outcome whose body was too large may have
+/// been recorded without it; then [`Outcome::body`] is `None`, which differs from an empty body.
 ///
-/// It is one pointer: clones share what it is made of.
+/// An outcome is one pointer: clones share its content.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Outcome(Arc<Parts>);
 
@@ -35,9 +35,10 @@ struct Parts {
 }
 
 impl Outcome {
-    /// How many bytes a body may have in any store. A [`Policy`](crate::Policy) sets a lower limit.
+    /// The largest number of bytes in a body in any store. A [`Policy`](crate::Policy) sets a lower
+    /// limit.
     pub const MAX_BODY_BYTES: usize = 16 << 20;
-    /// How many bytes the names and values of all headers may have together.
+    /// The largest number of bytes in the names and values of all headers together.
     pub const MAX_HEADER_BYTES: usize = 64 << 10;
 
     /// An outcome with a status as in HTTP, no headers and an empty body.
@@ -61,10 +62,10 @@ impl Outcome {
         Self::new(200)?.with_headers([("content-type", "application/json")])?.with_body(body)
     }
 
-    /// The same with these bytes as its body.
+    /// The same outcome with this body.
     ///
     /// # Errors
-    /// [`OutcomeError::Body`] if there are more than [`Outcome::MAX_BODY_BYTES`].
+    /// [`OutcomeError::Body`] if the body is longer than [`Outcome::MAX_BODY_BYTES`].
     pub fn with_body(self, body: impl Into<Bytes>) -> Result<Self, OutcomeError> {
         let body = body.into();
         if body.len() > Self::MAX_BODY_BYTES {
@@ -73,13 +74,13 @@ impl Outcome {
         Ok(self.with(|parts| parts.body = Some(body)))
     }
 
-    /// The same without its body, for one that is too large to keep or was streamed.
+    /// The same outcome without its body, for a body that was too large to keep or was streamed.
     #[must_use]
     pub fn without_body(self) -> Self {
         self.with(|parts| parts.body = None)
     }
 
-    /// The same with these headers, in this order; a name may come more than once.
+    /// The same outcome with these headers, in this order; a name may occur more than once.
     ///
     /// # Errors
     /// [`OutcomeError::Headers`] if they are longer than [`Outcome::MAX_HEADER_BYTES`] together,
@@ -95,7 +96,8 @@ impl Outcome {
         self.with(|parts| parts.headers = headers)
     }
 
-    /// The same with a subtype, a word for programs that tells apart what the status does not.
+    /// The same outcome with a subtype, a word for programs that distinguishes results of the same
+    /// status.
     ///
     /// # Errors
     /// [`OutcomeError::Text`] if it is not 1 to 64 printable ASCII characters.
@@ -119,13 +121,13 @@ impl Outcome {
         self.0.subtype.as_deref()
     }
 
-    /// The headers, in the order they were given. The values of an outcome that was read from a store share their memory
-    /// with its body: whoever keeps one for long should copy it.
+    /// The headers, in the order they were given. The values of an outcome that was read from a
+    /// store share their memory with its body: copy a value that is kept for long.
     pub fn headers(&self) -> impl Iterator<Item = (&str, Bytes)> {
         self.0.headers.iter()
     }
 
-    /// The headers as they are stored.
+    /// The headers in their stored form.
     pub(crate) fn stored_headers(&self) -> &[u8] {
         self.0.headers.as_bytes()
     }
@@ -138,7 +140,8 @@ impl Outcome {
     /// The JSON body as a value.
     ///
     /// # Errors
-    /// [`OutcomeError::Omitted`] if the body was not recorded, [`OutcomeError::Decode`] if it is not such a value.
+    /// [`OutcomeError::Omitted`] if the body was not recorded, [`OutcomeError::Decode`] if it does
+    /// not decode to a `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, OutcomeError> {
         let body = self.body().ok_or(OutcomeError::Omitted)?;
         serde_json::from_slice(body).map_err(OutcomeError::Decode)
@@ -158,30 +161,30 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// Why something is not an outcome, or an outcome not the value that was asked for.
+/// The reason why an outcome cannot be made, or its body not be parsed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OutcomeError {
     /// The status is out of range.
     #[error("status {found} is not within 100 to 999")]
     Status {
-        /// The status.
+        /// The status that was given.
         found: u16,
     },
     /// The body is too large for any store.
     #[error("body is {bytes} bytes long, the limit is {limit}")]
     Body {
-        /// How long it is.
+        /// The length of the body.
         bytes: usize,
-        /// How long it may be.
+        /// The limit.
         limit: usize,
     },
     /// The headers are too large together.
     #[error("headers are {bytes} bytes long together, the limit is {limit}")]
     Headers {
-        /// How long they are.
+        /// The length of the headers.
         bytes: usize,
-        /// How long they may be.
+        /// The limit.
         limit: usize,
     },
     /// The subtype or a header's name breaks a limit.
@@ -190,7 +193,7 @@ pub enum OutcomeError {
     /// The value has no JSON form.
     #[error("the value has no JSON form")]
     Encode(#[source] serde_json::Error),
-    /// The recorded body is not the value that was asked for.
+    /// The recorded body does not decode to the requested type.
     #[error("the recorded body is not the value that was asked for")]
     Decode(#[source] serde_json::Error),
     /// The outcome was recorded without its body.

@@ -43,7 +43,7 @@ use crate::gateway::accept::stream::Stream;
 use crate::gateway::accept::taken::{Streams, Taken};
 use crate::gateway::request::serve::serve;
 use crate::gateway::state::{Current, State};
-use crate::gateway::upstream::From;
+use crate::gateway::upstream::Downstream;
 
 /// The largest head of a request.
 const HEAD_BYTES: usize = 64 << 10;
@@ -99,7 +99,7 @@ pub(in crate::gateway) async fn accept(
         let serve = async move {
             // The socket is registered with the runtime of the thread on which this runs.
             if let Ok(io) = TcpStream::from_std(io) {
-                greet(io, From { peer, is_tls: false }, Server { state, worker, tunnel, stop }).await;
+                greet(io, Downstream { peer, is_tls: false }, Server { state, worker, tunnel, stop }).await;
             }
         };
         connections.spawn_on(serve, &handle);
@@ -115,7 +115,7 @@ struct Server {
 }
 
 /// Performs the TLS handshake, if TLS is configured, within a time limit.
-async fn greet(io: TcpStream, from: From, server: Server) {
+async fn greet(io: TcpStream, from: Downstream, server: Server) {
     // Without `TCP_NODELAY` every small answer may wait for an acknowledgement. A failure here only
     // costs speed.
     let _ = io.set_nodelay(true);
@@ -125,14 +125,14 @@ async fn greet(io: TcpStream, from: From, server: Server) {
     // A client without a request is not waited for.
     let Some(greeted) = server.stop.run_until_cancelled(greeting).await else { return };
     match greeted {
-        Ok(Ok(io)) => converse(io, From { is_tls: true, ..from }, &current, &server).await,
+        Ok(Ok(io)) => converse(io, Downstream { is_tls: true, ..from }, &current, &server).await,
         Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as we do"),
         Err(_) => tracing::debug!("a client did not finish its greeting in time"),
     }
 }
 
 /// Serves the requests of a connection. After a stop signal, the request in progress is the last.
-async fn converse<I>(io: I, from: From, current: &Current, server: &Server)
+async fn converse<I>(io: I, from: Downstream, current: &Current, server: &Server)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -13,7 +13,7 @@ use crate::gateway::accept::tunnel;
 use crate::gateway::request::door::{self, Upgrade};
 use crate::gateway::request::problem::{Own, Problem};
 use crate::gateway::request::table::{self, Table, Target};
-use crate::gateway::upstream::From;
+use crate::gateway::upstream::Downstream;
 use crate::gateway::upstream::body::{Inbound, Moved, Reply, Returned};
 
 /// The path at which the gateway describes itself to clients.
@@ -25,7 +25,7 @@ pub(in crate::gateway) async fn serve(
     config: &Config,
     table: &Table,
     request: Request<Incoming>,
-    from: From,
+    from: Downstream,
     tunnel: Tunnel,
 ) -> Response<Reply> {
     let is_http_1 = request.version() < Version::HTTP_2;
@@ -43,7 +43,7 @@ async fn answer(
     config: &Config,
     table: &Table,
     mut request: Request<Incoming>,
-    from: From,
+    from: Downstream,
     tunnel: Tunnel,
 ) -> Response<Reply> {
     if let Err(refused) = door::admit(&mut request, config) {

@@ -87,9 +87,9 @@ pub(in crate::gateway) fn client(trust: ClientConfig, doubts: Doubts) -> Client 
     Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(tls), doubts }
 }
 
-/// From whom a request came, for the upstream to know.
+/// The client that sent a request, for the headers that tell the upstream of it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::gateway) struct From {
+pub(in crate::gateway) struct Downstream {
     pub(in crate::gateway) peer: SocketAddr,
     pub(in crate::gateway) is_tls: bool,
 }
@@ -134,7 +134,7 @@ impl Upstream {
             .authority(self.0.origin.authority.clone())
             .path_and_query(path)
             .build()?;
-        let from = parts.extensions.get::<From>();
+        let from = parts.extensions.get::<Downstream>();
         let (peer, is_tls): (Option<IpAddr>, bool) =
             from.map_or((None, false), |from| (Some(from.peer.ip()), from.is_tls));
         headers::for_upstream(&mut parts.headers, &parts.uri, peer, is_tls);
