@@ -2,9 +2,8 @@
 //!
 //! [`Once::run`] is the entry, and `drive` the line through the room.
 //! - [`policy`]: what happens after a crash, and the limits of an attempt.
-//! - `admission/`: the limits that a request passes before its key is claimed.
+//! - `admission/`: the limits that a request passes before its key is claimed, and the answer from the record where they refuse it.
 //! - `claim`: a claim with its retries, and the voids of claims that were not answered.
-//! - `look`: the answer from the record when nothing may run.
 //! - `attempt`: the work under its lease.
 //! - `renew`: the renewals of all leases of the process.
 //! - `settle`: the end of an attempt: complete, release, abandon or hold, until the store answers.
@@ -18,7 +17,6 @@
 pub(crate) mod policy;
 mod admission;
 mod claim;
-mod look;
 mod attempt;
 mod renew;
 mod settle;
@@ -58,9 +56,9 @@ use crate::words::outcome::Outcome;
 use crate::words::record::Owner;
 use crate::words::terms::AfterCrash;
 
+use self::admission::look::Answered;
 use self::admission::{Admission, Admitted, Refused};
 use self::health::Health;
-use self::look::Answered;
 use self::renew::Alive;
 use self::voids::Voids;
 use self::wait::{Waiter, Waiters};

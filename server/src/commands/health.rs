@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::store::StoreArgs;
+use super::shared::store::StoreArgs;
 use crate::config::Span;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, escaped, json_line, print};

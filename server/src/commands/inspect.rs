@@ -7,8 +7,8 @@ use clap::Args;
 use semel::store::{Phase, Record, RecordState};
 use semel::{AfterCrash, Outcome, Timestamp};
 
-use super::key::{KeyArgs, Seen, flag};
-use super::store::StoreArgs;
+use super::shared::key::{KeyArgs, Seen, flag};
+use super::shared::store::StoreArgs;
 use crate::output::{OutputArgs, RecordLine, escaped, hex, json_line, print, quoted, readable, when};
 
 #[derive(Debug, Clone, Args)]

@@ -6,9 +6,9 @@ use semel::Timestamp;
 use semel::admin::ListQuery;
 use semel::store::{Phase, Record};
 
-use super::filter::Filter;
-use super::listing::{self, Verb, short};
-use super::store::StoreArgs;
+use super::shared::filter::Filter;
+use super::shared::listing::{self, Verb, short};
+use super::shared::store::StoreArgs;
 use crate::output::{OutputArgs, age};
 
 #[derive(Debug, Clone, Args)]

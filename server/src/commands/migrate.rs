@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use semel::admin::MigrationStatus;
 use serde_json::json;
 
-use super::store::StoreArgs;
+use super::shared::store::StoreArgs;
 use crate::exit::Exit;
 use crate::output::{Columns, OutputArgs, json_line, print, remark};
 use crate::stores::Opened;

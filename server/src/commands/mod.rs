@@ -1,4 +1,5 @@
-//! The operator's commands: one file for each, with its arguments and what it does.
+//! The operator's commands, a file for each, with its arguments; `undo` is both `reset` and `forget`.
+//! `shared/` has what several commands use.
 
 pub(crate) mod migrate;
 pub(crate) mod list;
@@ -10,9 +11,4 @@ pub(crate) mod prune;
 pub(crate) mod stats;
 pub(crate) mod health;
 pub(crate) mod completions;
-mod store;
-mod key;
-mod filter;
-mod listing;
-mod change;
-mod progress;
+mod shared;

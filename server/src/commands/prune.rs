@@ -7,9 +7,9 @@ use semel::Timestamp;
 use semel::admin::{Inspect, ListQuery, Prune};
 use serde_json::json;
 
-use super::key;
-use super::progress;
-use super::store::StoreArgs;
+use super::shared::key;
+use super::shared::progress;
+use super::shared::store::StoreArgs;
 use crate::config::Span;
 use crate::output::{OutputArgs, json_line, print};
 

@@ -10,8 +10,8 @@ use clap::Args;
 use http::{HeaderName, HeaderValue};
 use semel::Outcome;
 
-use super::change::{self, ChangeArgs};
-use super::store::StoreArgs;
+use super::shared::change::{self, ChangeArgs};
+use super::shared::store::StoreArgs;
 use crate::exit::Exit;
 use crate::output::OutputArgs;
 use crate::stores::Opened;

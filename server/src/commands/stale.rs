@@ -5,9 +5,9 @@ use clap::Args;
 use semel::Timestamp;
 use semel::store::Record;
 
-use super::filter::Filter;
-use super::listing::{self, Verb, short};
-use super::store::StoreArgs;
+use super::shared::filter::Filter;
+use super::shared::listing::{self, Verb, short};
+use super::shared::store::StoreArgs;
 use crate::output::{OutputArgs, age};
 
 #[derive(Debug, Clone, Args)]

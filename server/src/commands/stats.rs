@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 
-use super::store::StoreArgs;
+use super::shared::store::StoreArgs;
 use crate::output::{Columns, OutputArgs, json_line, print};
 
 #[derive(Debug, Clone, Args)]

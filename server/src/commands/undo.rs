@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 
-use super::change::{self, ChangeArgs};
-use super::store::StoreArgs;
+use super::shared::change::{self, ChangeArgs};
+use super::shared::store::StoreArgs;
 use crate::output::OutputArgs;
 use crate::stores::Opened;
 

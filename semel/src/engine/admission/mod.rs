@@ -6,12 +6,15 @@
 //! | `quota` | how many keys one caller may leave unsettled, and how many new ones it may use |
 //! | `ceiling` | how much the store keeps |
 //!
+//! `look` answers a request that is not admitted from the record.
+//!
 //! All of them are counted in this process, in bounded memory: no limit costs a question to the store. A request that is not
 //! admitted still hears what the store has recorded under its key; it is refused only where it would have run.
 
 mod attempts;
 mod ceiling;
 mod quota;
+pub(super) mod look;
 
 use std::sync::Arc;
 use std::time::Duration;

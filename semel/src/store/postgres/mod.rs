@@ -1,31 +1,25 @@
 //! The store on Postgres.
 //!
 //! - `options`: the URL and the limits of a store.
-//! - `committer`, `batch`, `statements`: from a batch of operations to SQL statements, over one connection.
-//! - `reading`, `answers`, `row`, `values`: from rows to records and answers.
+//! - `batching/`: from a batch of operations to SQL statements and answers, over one connection.
+//! - `row`, `values`: from rows to records.
 //! - `session`, `side`: the connections of committers, and one for everything else.
 //! - `operator`, `listing`: the verbs of the operator.
-//! - `prune`, `upkeep`, `pages`: removing expired records and finding unsettled ones without reading the whole table.
+//! - `upkeep/`: removing expired records and finding unsettled ones without reading the whole table.
 //! - `migrate`: the schema; `migrations/` has its steps.
 //! - `transaction`: completion in the transaction of the user.
 //! - `errors`: the meaning of an error code.
 //! - `sql/`: the statements.
 
 mod options;
-mod batch;
-mod reading;
-mod answers;
-mod committer;
-mod statements;
+mod batching;
 mod row;
 mod values;
 mod sql;
 mod migrate;
 mod operator;
 mod listing;
-mod prune;
 mod upkeep;
-mod pages;
 mod side;
 mod transaction;
 mod session;
@@ -56,11 +50,11 @@ use crate::store::shared::question::{Item, Question};
 use crate::words::record::Record;
 use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
-use committer::{Answer, Committer};
+use batching::committer::{Answer, Committer};
 use operator::Operator;
-use prune::Sweeper;
 use session::Session;
 use sql::Schema;
+use upkeep::prune::Sweeper;
 
 /// Records in Postgres: durable, fast by group commit, and in the user's own transaction where that is wanted.
 ///

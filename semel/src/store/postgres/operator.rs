@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tokio_postgres::{Error, Row, SimpleQueryMessage};
 
+use super::errors;
 use super::listing::Place;
 use super::options::PostgresOptions;
 use super::row::{self, Column};
 use super::session::Session;
 use super::side::Side;
+use super::upkeep::{pages, watermark};
 use super::values::{Moment, Span};
-use super::{errors, pages, upkeep};
 use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::cached_stats::Counted;
 use crate::store::shared::record_id::Id;
@@ -69,9 +70,9 @@ impl Operator {
         let mut watermark = None;
         if unsettled && only.is_none() {
             if after.is_none() {
-                upkeep::keep_up(&self.side, &session).await?;
+                watermark::keep_up(&self.side, &session).await?;
             }
-            watermark = Some(upkeep::watermark(&self.side, &session).await?);
+            watermark = Some(watermark::watermark(&self.side, &session).await?);
         }
         let statement = self.side.statement(include_str!("sql/scan.sql"));
         let rows = session
@@ -105,14 +106,14 @@ impl Operator {
     pub(super) async fn stats(&self) -> Result<Stats, StoreError> {
         let count = async {
             let session = self.side.checked().await?;
-            upkeep::keep_up(&self.side, &session).await?;
+            watermark::keep_up(&self.side, &session).await?;
             let parts = pages::parts(&self.side, &session).await?;
             if pages::are_few(&parts) {
                 match self.count_all(&session).await {
                     // The other way reads no page that only has settled records.
                     Err(error) if error.code().is_some_and(errors::is_about_a_row) => {
                         tracing::warn!(%error, "records on damaged pages are not counted, but estimated");
-                        upkeep::read_by_index(&session).await.map_err(errors::of_question)?;
+                        watermark::read_by_index(&session).await.map_err(errors::of_question)?;
                     }
                     counted => return counted.map_err(errors::of_question),
                 }
@@ -131,7 +132,7 @@ impl Operator {
 
     async fn count_unsettled(&self, session: &Session) -> Result<Stats, StoreError> {
         let statement = self.side.statement(include_str!("sql/count_unsettled.sql"));
-        let watermark = upkeep::watermark(&self.side, session).await?;
+        let watermark = watermark::watermark(&self.side, session).await?;
         let row = session.client.query_one(&statement, &[&watermark]).await.map_err(errors::of_question)?;
         let [running, held, lost] = counts(&row);
         let [done, released] =

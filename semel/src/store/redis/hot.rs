@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use bytes::BufMut;
 use redis::cmd;
 
+use super::RedisStore;
+use super::batching::scripts;
 use super::name::Name;
 use super::nodes::Command;
 use super::stored::{self, Reader};
-use super::{RedisStore, scripts};
 use crate::protocol::answer::{Done, Remembered};
 use crate::store::backend::Backend;
 use crate::store::shared::group_commit::Lane;

@@ -2,7 +2,7 @@
 //!
 //! - `options`, `address`: the URL and the limits of a store.
 //! - `nodes`: the server that holds a key, each with a committer and a clock of its own.
-//! - `committer`, `session`, `scripts`: batches as pipelines of scripts over one connection; `lua/` has the scripts.
+//! - `batching/`: batches as pipelines of scripts over one connection; `lua/` has the scripts.
 //! - `stored`, `name`: a record and its key as Redis holds them.
 //! - `scan`: listing and counting.
 //! - `hot`: Redis as the hot store of a tier.
@@ -12,9 +12,7 @@
 mod options;
 mod address;
 mod nodes;
-mod committer;
-mod session;
-mod scripts;
+mod batching;
 mod stored;
 mod name;
 mod scan;
@@ -46,9 +44,10 @@ use crate::words::record::{Note, Record};
 use crate::words::terms::Terms;
 use crate::words::text;
 use crate::words::time::Timestamp;
+use batching::scripts;
+use batching::session::Server;
 use name::Name;
 use nodes::{Answer, Command, Nodes};
-use session::Server;
 
 /// Records in Redis: one Redis key for each, written by scripts that hold no rule, by the clock of Redis.
 ///

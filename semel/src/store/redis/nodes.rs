@@ -10,12 +10,12 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep_until};
 
 use super::address::{Address, Place};
-use super::committer::{Committer, Large, Question, Said};
+use super::batching::committer::{Committer, Large, Question, Said};
+use super::batching::session::{self, Server, Session};
 use super::errors::Elsewhere;
 use super::name::{Name, SLOTS};
 use super::options::RedisOptions;
 use super::parse;
-use super::session::{self, Server, Session};
 use crate::store::shared::group_commit::{Batcher, Lane};
 use crate::store::shared::server_clock::{HeardClock, Shift};
 use crate::words::error::StoreError;

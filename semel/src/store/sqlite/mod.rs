@@ -3,6 +3,14 @@
 //! Other stores teach their database the three primitives, as statements or scripts. SQLite needs none of that: it has
 //! one writer at a time, and whoever has its lock reads a record, lets [`slot`](crate::protocol::slot) change it, and writes it
 //! back. Nobody can write in between, so the write need not say what it expects to find.
+//!
+//! - `options`, `file`: the path and the limits of a store, and the file with its permissions.
+//! - `committer`, `batch`: batches under the lock of the only writer.
+//! - `row`: a record as SQLite holds it.
+//! - `session`, `thread`, `side`: connections, the thread of each, and the connection for everything but batches.
+//! - `operator`: listing, counting, pruning, and the secret beside the records.
+//! - `migrate`: the schema; `migrations/` has its steps.
+//! - `errors`: the meaning of an error code.
 
 mod options;
 mod committer;
@@ -10,7 +18,6 @@ mod batch;
 mod row;
 mod migrate;
 mod operator;
-mod secret;
 mod side;
 mod thread;
 mod session;
@@ -235,6 +242,6 @@ impl Backend for SqliteStore {
 
     async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let (expected, value) = (expected.map(<[u8]>::to_vec), value.to_vec());
-        self.shared.side.run(move |session| secret::keep(session, expected.as_deref(), &value)).await
+        self.shared.side.run(move |session| operator::keep_secret(session, expected.as_deref(), &value)).await
     }
 }

@@ -1,8 +1,8 @@
-//! What operators look at, and sweep out.
+//! The verbs of the operator: listing, counting, pruning, and the secret beside the records.
 
 use std::time::Duration;
 
-use rusqlite::{Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::errors::Fault;
 use super::row;
@@ -141,4 +141,31 @@ pub(super) fn prune(session: &Session, prune: &Prune, limit: u64) -> Result<u64,
         session.clear_log();
     }
     Ok(removed as u64)
+}
+
+/// Writes the secret if there is none, or if it is exactly the expected one; returns the one that is kept afterwards.
+pub(super) fn keep_secret(
+    session: &Session,
+    expected: Option<&[u8]>,
+    value: &[u8],
+) -> Result<Vec<u8>, Fault> {
+    // Mostly it is there, and is only read: that needs no lock.
+    let view = session.begin_fitting(TransactionBehavior::Deferred)?;
+    let kept = read_secret(&view).map_err(|e| session.fault(e))?;
+    drop(view);
+    if let Some(kept) = kept.filter(|kept| expected != Some(kept)) {
+        return Ok(kept);
+    }
+    let change = session.begin_fitting(TransactionBehavior::Immediate)?;
+    let kept = read_secret(&change).map_err(|e| session.fault(e))?;
+    if let Some(kept) = kept.filter(|kept| expected != Some(kept)) {
+        return Ok(kept);
+    }
+    change.execute(include_str!("sql/keep_secret.sql"), [value]).map_err(|e| session.fault(e))?;
+    session.commit(change)?;
+    Ok(value.to_vec())
+}
+
+fn read_secret(within: &Transaction<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+    within.query_row(include_str!("sql/secret.sql"), [], |row| row.get(0)).optional()
 }

@@ -7,7 +7,7 @@ mod with_sqlx;
 use async_trait::async_trait;
 
 use super::PostgresStore;
-use super::statements::{signed, status};
+use super::batching::statements::{signed, status};
 use crate::protocol::answer::Ack;
 use crate::store::shared::record_id::Id;
 use crate::words::error::StoreError;

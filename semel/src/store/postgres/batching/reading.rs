@@ -8,29 +8,30 @@ use futures_util::TryStreamExt;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::statements::{self, Column};
-use super::{errors, row};
+use crate::store::postgres::errors;
+use crate::store::postgres::row;
 use crate::store::shared::record_id::Id;
 use crate::words::error::StoreError;
 
 /// What reads records on a connection.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
-    pub(super) client: &'a Client,
-    pub(super) statement: &'a Statement,
+pub(crate) struct Reader<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) statement: &'a Statement,
     /// How many bytes of outcomes there is room for.
-    pub(super) room: usize,
+    pub(crate) room: usize,
 }
 
 /// Rows that could be read, and why others could not.
 #[derive(Default)]
-pub(super) struct Readable {
-    pub(super) rows: Vec<Row>,
-    pub(super) damaged: Vec<(Id, StoreError)>,
+pub(crate) struct Readable {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) damaged: Vec<(Id, StoreError)>,
 }
 
 impl Reader<'_> {
     /// Reads records; outcomes that have more than their share of the room are left out.
-    pub(super) async fn read(self, mut ids: Vec<Id>) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn read(self, mut ids: Vec<Id>) -> Result<Vec<Row>, Error> {
         ids.sort_unstable();
         ids.dedup();
         let limit = self.share(ids.len());
@@ -38,7 +39,7 @@ impl Reader<'_> {
     }
 
     /// The same for what can be read: a set with a damaged record in it is halved until that one is alone.
-    pub(super) async fn read_what_can_be(self, mut ids: Vec<Id>) -> Result<Readable, Error> {
+    pub(crate) async fn read_what_can_be(self, mut ids: Vec<Id>) -> Result<Readable, Error> {
         ids.sort_unstable();
         ids.dedup();
         let limit = self.share(ids.len());
@@ -47,7 +48,7 @@ impl Reader<'_> {
 
     /// Reads as many of the outcomes that these rows have left out as still fit, the oldest questions first; one at least,
     /// however large it is.
-    pub(super) async fn read_left_out<'r>(
+    pub(crate) async fn read_left_out<'r>(
         self,
         rows: impl Iterator<Item = &'r Row> + Clone,
         age: impl Fn(&[u8]) -> usize,
@@ -103,7 +104,7 @@ impl Reader<'_> {
 }
 
 /// The rows that a statement shows.
-pub(super) async fn query(
+pub(crate) async fn query(
     client: &Client,
     statement: &Statement,
     columns: Vec<Column<'_>>,

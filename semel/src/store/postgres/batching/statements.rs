@@ -6,33 +6,33 @@ use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::sql::{Schema, without_header};
-use super::values::{Moment, Span};
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, DraftState, Replace, Write};
+use crate::store::postgres::sql::{Schema, without_header};
+use crate::store::postgres::values::{Moment, Span};
 use crate::store::shared::record_id::Id;
 use crate::words::intent::Intent;
 use crate::words::outcome::Outcome;
 use crate::words::terms::Terms;
 
 /// The statements, prepared on one connection.
-pub(super) struct Statements {
+pub(crate) struct Statements {
     /// Creates, and fails if somebody else does so at the same moment.
-    pub(super) create: Forms,
+    pub(crate) create: Forms,
     /// Creates what nobody else does.
-    pub(super) create_carefully: Statement,
+    pub(crate) create_carefully: Statement,
     /// Completes and creates, as most batches do under load: one statement, one commit.
-    pub(super) complete_and_create: Statement,
-    pub(super) replace: Statement,
+    pub(crate) complete_and_create: Statement,
+    pub(crate) replace: Statement,
     /// Completes, and waits a moment for a row that is locked.
-    pub(super) complete: Forms,
+    pub(crate) complete: Forms,
     /// Writes whatever an owner writes, to rows that nobody has locked.
-    pub(super) write: Statement,
-    pub(super) read: Statement,
+    pub(crate) write: Statement,
+    pub(crate) read: Statement,
 }
 
 /// A statement over arrays, and the same over single values, which Postgres runs in less time.
-pub(super) struct Forms {
+pub(crate) struct Forms {
     many: Statement,
     one: Statement,
 }
@@ -46,17 +46,17 @@ impl Forms {
     }
 
     /// The form for so many items.
-    pub(super) fn of(&self, count: usize) -> &Statement {
+    pub(crate) fn of(&self, count: usize) -> &Statement {
         if count == 1 { &self.one } else { &self.many }
     }
 }
 
 impl Statements {
-    pub(super) async fn prepare(client: &Client, schema: &Schema) -> Result<Self, Error> {
+    pub(crate) async fn prepare(client: &Client, schema: &Schema) -> Result<Self, Error> {
         let prepare = async |statement: String| client.prepare(&schema.script(&statement)).await;
-        let create_carefully = without_header(include_str!("sql/create.sql"));
+        let create_carefully = without_header(include_str!("../sql/create.sql"));
         let create = create_carefully.replace("on conflict (id) do nothing\n", "");
-        let complete = without_header(include_str!("sql/complete.sql"));
+        let complete = without_header(include_str!("../sql/complete.sql"));
         let both = format!(
             "with completed as (\n{complete}\n), created as (\n{}\n)\n\
             select *, true from completed union all select *, false from created",
@@ -66,10 +66,10 @@ impl Statements {
             Forms::prepare(client, schema, &create),
             prepare(create_carefully),
             prepare(both),
-            prepare(without_header(include_str!("sql/replace.sql"))),
+            prepare(without_header(include_str!("../sql/replace.sql"))),
             Forms::prepare(client, schema, &complete),
-            prepare(without_header(include_str!("sql/write.sql"))),
-            prepare(without_header(include_str!("sql/read.sql"))),
+            prepare(without_header(include_str!("../sql/write.sql"))),
+            prepare(without_header(include_str!("../sql/read.sql"))),
         )?;
         Ok(Self { create, create_carefully, complete_and_create, replace, complete, write, read })
     }
@@ -116,7 +116,7 @@ impl<T: ToSql> ToSql for Values<T> {
 }
 
 /// One parameter of a statement: a value for each item.
-pub(super) type Column<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+pub(crate) type Column<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 fn column<'a, I, T>(items: &'a [(Id, &'a I)], value: impl Fn(&'a I) -> T) -> Column<'a>
 where
@@ -130,13 +130,13 @@ fn ids<'a, I>(items: &'a [(Id, I)]) -> Column<'a> {
 }
 
 /// What `read.sql` is given: the ids, and how many bytes of each outcome it may show.
-pub(super) fn read(ids: &[Id], limit: usize) -> Vec<Column<'_>> {
+pub(crate) fn read(ids: &[Id], limit: usize) -> Vec<Column<'_>> {
     let ids = ids.iter().map(Id::as_bytes).collect();
     vec![Box::new(Values::<&[u8]>(ids)), Box::new(i32::try_from(limit).unwrap_or(i32::MAX))]
 }
 
 /// What `create.sql` is given.
-pub(super) fn create<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
+pub(crate) fn create<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
     vec![
         ids(items),
         column(items, |ask| ask.token.as_bytes().as_slice()),
@@ -156,7 +156,7 @@ pub(super) fn create<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
 }
 
 /// What `replace.sql` is given.
-pub(super) fn replace<'a>(items: &'a [(Id, &'a Replace)]) -> Vec<Column<'a>> {
+pub(crate) fn replace<'a>(items: &'a [(Id, &'a Replace)]) -> Vec<Column<'a>> {
     let state = |item: &Replace| match item.draft.state {
         DraftState::Running => "running",
         DraftState::Done(_) => "done",
@@ -192,7 +192,7 @@ pub(super) fn replace<'a>(items: &'a [(Id, &'a Replace)]) -> Vec<Column<'a>> {
 }
 
 /// What `write.sql` is given.
-pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
+pub(crate) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
     let action = |item: &Write| match item.action {
         Action::Renew { .. } => "renew",
         Action::Complete { .. } => "complete",
@@ -229,7 +229,7 @@ pub(super) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
 }
 
 /// What `complete.sql` is given.
-pub(super) fn complete<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
+pub(crate) fn complete<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
     let mut columns = vec![ids(items), column(items, token), column(items, fence)];
     columns.extend(outcomes(items, completed));
     columns
@@ -265,7 +265,7 @@ fn fingerprint(intent: &Intent) -> &[u8] {
 }
 
 /// A status has three digits.
-pub(super) fn status(outcome: &Outcome) -> i16 {
+pub(crate) fn status(outcome: &Outcome) -> i16 {
     i16::try_from(outcome.status()).unwrap_or(i16::MAX)
 }
 
@@ -275,7 +275,7 @@ fn micros(retention: Duration) -> i64 {
 }
 
 /// Fences and versions count microseconds and writes: they stay far within 63 bits.
-pub(super) fn signed(number: u64) -> i64 {
+pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

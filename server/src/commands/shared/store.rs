@@ -25,7 +25,7 @@ impl StoreArgs {
     /// # Errors
     /// If the store cannot be reached, or is a file that does not exist: a mistyped name should not
     /// create a file.
-    pub(super) async fn open(&self) -> Result<Opened> {
+    pub(crate) async fn open(&self) -> Result<Opened> {
         let place = self.place()?;
         if let Some(file) = place.file().filter(|file| !file.exists()) {
             bail!(
@@ -37,18 +37,18 @@ impl StoreArgs {
     }
 
     /// Opens a store, and creates its file if there is none.
-    pub(super) async fn open_or_make(&self) -> Result<Opened> {
+    pub(crate) async fn open_or_make(&self) -> Result<Opened> {
         Opened::open(&self.place()?).await
     }
 
     /// The URLs of the store and its cache, from flags, variables and the file.
-    pub(super) fn place(&self) -> Result<Place> {
+    pub(crate) fn place(&self) -> Result<Place> {
         Ok(self.place.clone().or(config::read_file(self.config.as_deref())?.place))
     }
 
     /// The flags by which another command finds the same store, each with a space in front. Logins
     /// are left out.
-    pub(super) fn flags(&self) -> String {
+    pub(crate) fn flags(&self) -> String {
         let flag = |flag: &str, url: &Option<String>| match url.as_deref() {
             None => String::new(),
             Some(url) if redacted(url) == url => format!(" --{flag} {}", quoted(url)),

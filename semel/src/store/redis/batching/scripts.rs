@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, ToRedisArgs, cmd};
 
 /// A script, and the hash by which it is called.
-pub(super) struct Script {
+pub(crate) struct Script {
     text: &'static str,
     hash: String,
 }
@@ -13,21 +13,21 @@ pub(super) struct Script {
 /// A script whose file follows the one that holds the stored form of a record.
 macro_rules! script {
     ($name:ident, $file:literal) => {
-        pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!(include_str!("lua/record.lua"), include_str!($file))));
+        pub(crate) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!(include_str!("../lua/record.lua"), include_str!($file))));
     };
 }
 
-script!(OPEN, "lua/open.lua");
-script!(REPLACE, "lua/replace.lua");
-script!(WRITE, "lua/write.lua");
-script!(READ, "lua/read.lua");
-script!(REMOVE, "lua/remove.lua");
-script!(PLANT, "lua/plant.lua");
-script!(KEEP, "lua/keep.lua");
+script!(OPEN, "../lua/open.lua");
+script!(REPLACE, "../lua/replace.lua");
+script!(WRITE, "../lua/write.lua");
+script!(READ, "../lua/read.lua");
+script!(REMOVE, "../lua/remove.lua");
+script!(PLANT, "../lua/plant.lua");
+script!(KEEP, "../lua/keep.lua");
 
 /// All of them.
-pub(super) fn all() -> [&'static Script; 7] {
+pub(crate) fn all() -> [&'static Script; 7] {
     [&OPEN, &REPLACE, &WRITE, &READ, &REMOVE, &PLANT, &KEEP]
 }
 
@@ -37,14 +37,14 @@ impl Script {
     }
 
     /// The command that makes the script known.
-    pub(super) fn load(&self) -> Cmd {
+    pub(crate) fn load(&self) -> Cmd {
         let mut load = cmd("SCRIPT");
         load.arg("LOAD").arg(self.text);
         load
     }
 
     /// The command that runs it on one key; its arguments are to follow.
-    pub(super) fn on(&self, key: impl ToRedisArgs) -> Cmd {
+    pub(crate) fn on(&self, key: impl ToRedisArgs) -> Cmd {
         let mut run = cmd("EVALSHA");
         run.arg(&self.hash).arg(1).arg(key);
         run

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 
 /// A moving line for work of unknown length. Shown on a terminal only.
-pub(super) fn spinner() -> ProgressBar {
+pub(crate) fn spinner() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
     bar

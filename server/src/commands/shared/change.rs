@@ -15,7 +15,7 @@ use crate::output::{OutputArgs, RecordLine, escaped, json_line, print, when};
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChangeArgs {
     #[command(flatten)]
-    pub(super) key: KeyArgs,
+    pub(crate) key: KeyArgs,
 
     /// The fence of the record as you saw it, from `semel inspect`; if it has another by now, nothing is changed
     #[arg(long, value_name = "NUMBER")]
@@ -23,11 +23,11 @@ pub(crate) struct ChangeArgs {
 
     /// Why, for the note of the record
     #[arg(long, value_name = "TEXT", value_parser = reason)]
-    pub(super) reason: String,
+    pub(crate) reason: String,
 }
 
 impl ChangeArgs {
-    pub(super) fn fence(&self) -> Fence {
+    pub(crate) fn fence(&self) -> Fence {
         Fence::new(self.fence)
     }
 }
@@ -52,7 +52,7 @@ struct ChangeLine<'a> {
 ///
 /// # Errors
 /// If nothing was changed; the message names the current owner of the key.
-pub(super) async fn tell(
+pub(crate) async fn tell(
     store: &dyn Inspect,
     (args, key): (&ChangeArgs, &Key),
     change: OperatorAck,

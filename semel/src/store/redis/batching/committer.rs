@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use redis::{Cmd, Pipeline, ServerErrorKind, Value, cmd};
 use tokio::time::timeout;
 
-use super::address::Address;
-use super::errors::{self, Elsewhere};
-use super::options::RedisOptions;
 use super::scripts;
 use super::session::{End, Session, within};
+use crate::store::redis::address::Address;
+use crate::store::redis::errors::{self, Elsewhere};
+use crate::store::redis::options::RedisOptions;
 use crate::store::shared::group_commit::{self, Failed, Reply};
 use crate::words::error::StoreError;
 use crate::words::record::Record;
@@ -18,14 +18,14 @@ use crate::words::time::Timestamp;
 
 /// One command, about one name.
 #[derive(Clone)]
-pub(super) struct Question {
-    pub(super) command: Arc<Cmd>,
+pub(crate) struct Question {
+    pub(crate) command: Arc<Cmd>,
     /// Whom it is about: what is asked about the same is answered in order.
-    pub(super) subject: u64,
+    pub(crate) subject: u64,
     /// Whether this server is asked only because another has sent us, while the slot moves.
-    pub(super) is_asking: bool,
+    pub(crate) is_asking: bool,
     /// How many bytes it reads, if those are many. All who ask the same in one batch share the answer.
-    pub(super) answer_bytes: usize,
+    pub(crate) answer_bytes: usize,
 }
 
 impl Question {
@@ -38,7 +38,7 @@ impl Question {
 }
 
 /// What a server says to one command.
-pub(super) enum Said {
+pub(crate) enum Said {
     Answer(Value),
     Large(Arc<Large>),
     Elsewhere(Elsewhere),
@@ -56,14 +56,14 @@ impl Said {
 }
 
 /// A large answer, which those share who have asked the same.
-pub(super) struct Large {
-    pub(super) value: Value,
+pub(crate) struct Large {
+    pub(crate) value: Value,
     /// The record in it, once one of them has decoded it.
-    pub(super) record: OnceLock<Result<(Timestamp, Option<Record>), StoreError>>,
+    pub(crate) record: OnceLock<Result<(Timestamp, Option<Record>), StoreError>>,
 }
 
 /// Commits batches over one connection at a time: a pipeline of commands, each of which is applied on its own.
-pub(super) struct Committer {
+pub(crate) struct Committer {
     options: Arc<RedisOptions>,
     /// The server to which it belongs; else whichever the options lead to.
     address: Option<Address>,
@@ -73,7 +73,7 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn new(options: Arc<RedisOptions>, address: Option<Address>) -> Self {
+    pub(crate) fn new(options: Arc<RedisOptions>, address: Option<Address>) -> Self {
         Self { options, address, session: None, lost: None }
     }
 

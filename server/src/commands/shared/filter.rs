@@ -38,7 +38,7 @@ pub(crate) struct Filter {
 
     /// At most this many; with --all, this many at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(super) limit: u32,
+    pub(crate) limit: u32,
 
     /// From where the page before ended, as it said
     #[arg(long, value_name = "CURSOR")]
@@ -46,11 +46,11 @@ pub(crate) struct Filter {
 
     /// All of them, page by page
     #[arg(long)]
-    pub(super) all: bool,
+    pub(crate) all: bool,
 }
 
 impl Filter {
-    pub(super) fn query(&self) -> ListQuery {
+    pub(crate) fn query(&self) -> ListQuery {
         ListQuery {
             phase: None,
             realm: self.realm.clone(),

@@ -23,9 +23,9 @@ use crate::words::key::Key;
 use crate::words::terms::AfterCrash;
 
 /// The items of one statement: each id once, in order, with the place of its question in the batch.
-pub(super) struct Round<'a, I> {
-    pub(super) items: Vec<(Id, &'a I)>,
-    pub(super) places: Vec<usize>,
+pub(crate) struct Round<'a, I> {
+    pub(crate) items: Vec<(Id, &'a I)>,
+    pub(crate) places: Vec<usize>,
 }
 
 impl<I> Round<'_, I> {
@@ -36,38 +36,38 @@ impl<I> Round<'_, I> {
 }
 
 /// Questions of one kind, in the order they came.
-pub(super) type Questions<'a, I> = Vec<(Id, &'a I, usize)>;
+pub(crate) type Questions<'a, I> = Vec<(Id, &'a I, usize)>;
 
-pub(super) struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     completes: Vec<Round<'a, Write>>,
     writes: Vec<Round<'a, Write>>,
     replaces: Vec<Round<'a, Replace>>,
-    pub(super) opens: Round<'a, Ask>,
+    pub(crate) opens: Round<'a, Ask>,
     /// Further claims of keys that the batch opens already: place, claim, and which of the opens goes first.
-    pub(super) repeats: Vec<(usize, &'a Ask, usize)>,
+    pub(crate) repeats: Vec<(usize, &'a Ask, usize)>,
     reads: Questions<'a, Key>,
     count: usize,
 }
 
 /// How to go about a batch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(crate) struct Manner {
     /// Write something in any case, so that the commit waits for the disk and the standby, and with it
     /// everything that was committed before.
-    pub(super) confirm: bool,
+    pub(crate) confirm: bool,
     /// Use the statements that bear with others at work on the same rows, and do not wait for them. They cost more.
-    pub(super) careful: bool,
+    pub(crate) careful: bool,
     /// Look for records before creating any: most claims were repeats of late.
-    pub(super) read_first: bool,
+    pub(crate) read_first: bool,
     /// How many bytes the outcomes that are read may have together.
-    pub(super) room: usize,
+    pub(crate) room: usize,
 }
 
 /// Why a batch has no answers.
-pub(super) struct Fault {
-    pub(super) error: Error,
+pub(crate) struct Fault {
+    pub(crate) error: Error,
     /// Whether everything was committed before, or something may have been.
-    pub(super) after_commit: bool,
+    pub(crate) after_commit: bool,
 }
 
 impl From<Error> for Fault {
@@ -77,12 +77,12 @@ impl From<Error> for Fault {
 }
 
 /// What a committed batch came to.
-pub(super) struct Committed {
-    pub(super) replies: Vec<Reply<Answer>>,
+pub(crate) struct Committed {
+    pub(crate) replies: Vec<Reply<Answer>>,
     /// Whether most claims were repeats, if there were claims.
-    pub(super) mostly_repeats: Option<bool>,
+    pub(crate) mostly_repeats: Option<bool>,
     /// Whether there was more to read than there was room for.
-    pub(super) is_full: bool,
+    pub(crate) is_full: bool,
 }
 
 /// Puts the first item of each id into the first statement, the second into another, and so on: a statement can
@@ -105,7 +105,7 @@ fn rounds<I>(mut questions: Questions<'_, I>) -> Vec<Round<'_, I>> {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn of(questions: &[&'a Question]) -> Self {
+    pub(crate) fn of(questions: &[&'a Question]) -> Self {
         let mut batch = Self {
             completes: Vec::new(),
             writes: Vec::new(),
@@ -145,7 +145,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Sends everything, and returns the answers when it is committed.
-    pub(super) async fn commit(
+    pub(crate) async fn commit(
         &self,
         client: &Client,
         prepared: &Statements,

@@ -26,9 +26,9 @@ pub(crate) struct KeyArgs {
 }
 
 /// A record, and the store's clock at the moment it was read.
-pub(super) struct Seen {
-    pub(super) record: Record,
-    pub(super) now: Timestamp,
+pub(crate) struct Seen {
+    pub(crate) record: Record,
+    pub(crate) now: Timestamp,
 }
 
 /// The number of scopes in the message for a key that is in several.
@@ -36,15 +36,15 @@ const MAX_NAMED: usize = 20;
 /// The number of records in one page of the search.
 const PAGE: u32 = 100;
 
-pub(super) fn value(text: &str) -> Result<String, KeyError> {
+pub(crate) fn value(text: &str) -> Result<String, KeyError> {
     Key::new("any", text).map(|_| text.to_owned())
 }
 
-pub(super) fn realm(text: &str) -> Result<String, KeyError> {
+pub(crate) fn realm(text: &str) -> Result<String, KeyError> {
     Scope::new(text).map(|_| text.to_owned())
 }
 
-pub(super) fn principal(text: &str) -> Result<String, KeyError> {
+pub(crate) fn principal(text: &str) -> Result<String, KeyError> {
     Scope::new("any")?.with_principal(text).map(|_| text.to_owned())
 }
 
@@ -53,7 +53,7 @@ impl KeyArgs {
     ///
     /// # Errors
     /// If there is none, or the key is in several scopes.
-    pub(super) async fn record(&self, store: &dyn Inspect) -> Result<Seen> {
+    pub(crate) async fn record(&self, store: &dyn Inspect) -> Result<Seen> {
         self.only(self.seen(store, None).await?)
     }
 
@@ -61,7 +61,7 @@ impl KeyArgs {
     ///
     /// # Errors
     /// If there is none, or the key is in several scopes.
-    pub(super) async fn to_change(&self, store: &dyn Inspect) -> Result<Key> {
+    pub(crate) async fn to_change(&self, store: &dyn Inspect) -> Result<Key> {
         if let (Some(realm), Some(principal)) = (&self.realm, &self.principal) {
             return Ok(Scope::new(realm)?.with_principal(principal)?.key(&self.key)?);
         }
@@ -69,7 +69,7 @@ impl KeyArgs {
     }
 
     /// The error for a key without a record.
-    pub(super) fn missing(&self) -> anyhow::Error {
+    pub(crate) fn missing(&self) -> anyhow::Error {
         let of = |name: &str, part: &Option<String>| match part {
             Some(part) => format!(", {name} {}", quoted(part)),
             None => String::new(),
@@ -137,13 +137,13 @@ fn scope_flags(Seen { record, now }: &Seen) -> String {
 
 /// A flag as it can be typed, in the form `--name=value` where a value that begins with a hyphen
 /// would be taken for a flag.
-pub(super) fn flag(name: &str, value: &str) -> String {
+pub(crate) fn flag(name: &str, value: &str) -> String {
     let between = if value.starts_with('-') { '=' } else { ' ' };
     format!("--{name}{between}{}", quoted(value))
 }
 
 /// A key for people: with its realm, and with its principal if it has one.
-pub(super) fn named(key: &Key) -> String {
+pub(crate) fn named(key: &Key) -> String {
     let (realm, principal) = (key.scope().realm(), key.scope().principal());
     let principal =
         if principal.is_empty() { String::new() } else { format!(", principal {}", quoted(principal)) };

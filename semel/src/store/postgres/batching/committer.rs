@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Fault, Manner};
-use super::errors;
-use super::options::PostgresOptions;
-use super::session::{Line, Peer, Rest, within};
 use super::statements::Statements;
+use crate::store::postgres::errors;
+use crate::store::postgres::options::PostgresOptions;
+use crate::store::postgres::session::{Line, Peer, Rest, within};
 use crate::store::shared::group_commit::{self, Failed, MAX_ANSWER_BYTES, Reply};
 use crate::store::shared::question::{Asked, Question, What};
 use crate::store::shared::record_id::Id;
@@ -19,21 +19,21 @@ use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
 /// What became of a question, with the clock of the server.
-pub(super) struct Answer {
-    pub(super) now: Timestamp,
-    pub(super) what: What,
+pub(crate) struct Answer {
+    pub(crate) now: Timestamp,
+    pub(crate) what: What,
     /// Whether it was not applied only because somebody had locked the row.
-    pub(super) met_a_lock: bool,
+    pub(crate) met_a_lock: bool,
 }
 
 impl Answer {
-    pub(super) fn of(now: Timestamp, what: What) -> Self {
+    pub(crate) fn of(now: Timestamp, what: What) -> Self {
         Self { now, what, met_a_lock: false }
     }
 }
 
 /// Commits batches over one connection at a time.
-pub(super) struct Committer {
+pub(crate) struct Committer {
     options: Arc<PostgresOptions>,
     ready: Option<Ready>,
     /// The other end of a connection that was lost, until it is known to be gone.
@@ -56,7 +56,7 @@ const CAREFUL: Duration = Duration::from_secs(1);
 /// What may have been committed without being safe on the standby. Everyone can see it, so all connections of a
 /// store have to know.
 #[derive(Default)]
-pub(super) struct Doubts {
+pub(crate) struct Doubts {
     raised: AtomicU64,
     settled: AtomicU64,
 }
@@ -85,7 +85,7 @@ struct Ready {
 }
 
 impl Committer {
-    pub(super) fn new(options: Arc<PostgresOptions>, doubts: Arc<Doubts>) -> Self {
+    pub(crate) fn new(options: Arc<PostgresOptions>, doubts: Arc<Doubts>) -> Self {
         Self {
             options,
             ready: None,

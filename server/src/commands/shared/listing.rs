@@ -10,19 +10,19 @@ use crate::output::{Columns, Format, RecordLine, json_line, print, remark};
 
 /// The store's part of a listing, asked for page by page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     List,
     Stale,
 }
 
 /// The row of a record in a table, at a moment of the store's clock.
-pub(super) type Row<const N: usize> = fn(&Record, Timestamp) -> [String; N];
+pub(crate) type Row<const N: usize> = fn(&Record, Timestamp) -> [String; N];
 
 /// Prints the records that match, and the command for the rest.
 ///
 /// A store may answer a page with fewer records than the limit, or with none. It is therefore asked
 /// until the limit is reached or no page is left.
-pub(super) async fn show<const N: usize>(
+pub(crate) async fn show<const N: usize>(
     store: &dyn Inspect,
     (verb, mut query): (Verb, ListQuery),
     filter: &Filter,
@@ -71,7 +71,7 @@ fn tell_rest(shown: u32, next: Option<&Cursor>, format: Format) -> Result<()> {
 }
 
 /// A principal for a column; a digest is cut to its first digits.
-pub(super) fn short(principal: &str) -> String {
+pub(crate) fn short(principal: &str) -> String {
     let is_digest = principal.len() == 64 && principal.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_digest { format!("{}…", &principal[..12]) } else { principal.to_owned() }
 }

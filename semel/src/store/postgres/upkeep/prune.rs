@@ -8,13 +8,14 @@ use tokio::time::{Instant, sleep};
 use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
-use super::options::PostgresOptions;
 use super::pages::{self, Part};
-use super::session::Session;
-use super::side::Side;
-use super::values::Moment;
-use super::{errors, upkeep};
+use super::watermark;
 use crate::store::Prune;
+use crate::store::postgres::errors;
+use crate::store::postgres::options::PostgresOptions;
+use crate::store::postgres::session::Session;
+use crate::store::postgres::side::Side;
+use crate::store::postgres::values::Moment;
 use crate::words::error::StoreError;
 
 /// How many pages of the table one statement looks at: 2 MiB.
@@ -32,7 +33,7 @@ const WORTHWHILE: i64 = 4;
 const NOTED_EVERY: Duration = Duration::from_secs(10);
 
 /// Goes round the table, or its partitions, a few pages at a time.
-pub(super) struct Sweeper {
+pub(crate) struct Sweeper {
     side: Side,
     /// Where the next sweep of this process begins, so that the beginning of the table is not read again for each
     /// call. Paced sweeps keep their place in the database.
@@ -46,16 +47,16 @@ struct Swept {
 }
 
 impl Sweeper {
-    pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
+    pub(crate) fn new(options: Arc<PostgresOptions>) -> Self {
         Self { side: Side::new(options), next_page: AtomicI64::new(0) }
     }
 
     /// Removes as many as asked for, or all there are in one round. Paced, it looks at a small part of a large table
     /// only, and goes on where there is much to remove.
-    pub(super) async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
+    pub(crate) async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         let session = self.side.checked().await?;
         if prune.paced {
-            self.side.in_long_time(upkeep::keep_up(&self.side, &session)).await?;
+            self.side.in_long_time(watermark::keep_up(&self.side, &session)).await?;
         }
         let parts = self.side.in_time(&session, pages::parts(&self.side, &session)).await?;
         if !prune.paced || pages::are_few(&parts) {
@@ -64,7 +65,7 @@ impl Sweeper {
             self.next_page.store(swept.next_page, Ordering::Relaxed);
             return Ok(swept.removed);
         }
-        let turn = self.side.statement(include_str!("sql/sweep_turn.sql"));
+        let turn = self.side.statement(include_str!("../sql/sweep_turn.sql"));
         let turn = async { session.client.query_opt(&turn, &[]).await.map_err(errors::of_question) };
         let turn = self.side.in_time(&session, turn).await?;
         let Some(turn) = turn else { return Ok(0) };
@@ -152,14 +153,14 @@ impl Sweeper {
 
     /// Keeps the turn, and its place for the process that goes on if this one ends.
     async fn note(&self, session: &Arc<Session>, page: i64, goes_on: bool) -> Result<(), StoreError> {
-        let note = self.side.statement(include_str!("sql/sweep_reached.sql"));
+        let note = self.side.statement(include_str!("../sql/sweep_reached.sql"));
         let noted =
             async { session.client.execute(&note, &[&page, &goes_on]).await.map_err(errors::of_question) };
         self.side.in_time(session, noted).await.map(drop)
     }
 
     async fn prepare(&self, session: &Session, part: &Part) -> Result<Statement, StoreError> {
-        let sweep = self.side.statement(include_str!("sql/prune.sql"));
+        let sweep = self.side.statement(include_str!("../sql/prune.sql"));
         let sweep = sweep.replace(&self.side.statement("semel.records"), &part.table);
         session.client.prepare(&sweep).await.map_err(errors::of_question)
     }

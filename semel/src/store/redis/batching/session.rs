@@ -16,27 +16,27 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::address::{Address, Place};
-use super::errors;
-use super::options::RedisOptions;
 use super::scripts;
 use crate::runtime::waking::Attention;
+use crate::store::redis::address::{Address, Place};
+use crate::store::redis::errors;
+use crate::store::redis::options::RedisOptions;
 use crate::words::error::StoreError;
 
 /// The oldest version that will do.
 const MIN_VERSION: u32 = 7;
 
 /// A connection to one server that takes writes, with the scripts loaded.
-pub(super) struct Session {
+pub(crate) struct Session {
     line: Line,
     end: End,
-    pub(super) address: Address,
-    pub(super) server: Server,
+    pub(crate) address: Address,
+    pub(crate) server: Server,
 }
 
 /// The other end of a connection, as its server knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct End {
+pub(crate) struct End {
     /// Which run of which server.
     run: String,
     client: i64,
@@ -44,16 +44,16 @@ pub(super) struct End {
 
 /// What a server says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Server {
-    pub(super) is_cluster: bool,
-    pub(super) replicas: u64,
+pub(crate) struct Server {
+    pub(crate) is_cluster: bool,
+    pub(crate) replicas: u64,
     /// Whether a restart finds what was written, at least most of it.
-    pub(super) persists: bool,
+    pub(crate) persists: bool,
 }
 
 impl Session {
     /// Connects to the server that the options lead to.
-    pub(super) async fn open(options: &RedisOptions) -> Result<Self, StoreError> {
+    pub(crate) async fn open(options: &RedisOptions) -> Result<Self, StoreError> {
         match &options.place {
             Place::Server(address) => Self::at(options, address).await,
             Place::Cluster(addresses) => first(addresses, |address| Self::at(options, address)).await,
@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// Connects to this server.
-    pub(super) async fn at(options: &RedisOptions, address: &Address) -> Result<Self, StoreError> {
+    pub(crate) async fn at(options: &RedisOptions, address: &Address) -> Result<Self, StoreError> {
         within(options.timeout, address, async {
             let mut line = Line::open(options, address, &options.login).await?;
             let mut greeting = Pipeline::new();
@@ -90,18 +90,18 @@ impl Session {
     }
 
     /// Sends commands, and returns an answer for each; refusals are among them.
-    pub(super) async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+    pub(crate) async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         self.line.send(commands).await
     }
 
     /// Who is to be buried when this connection is lost.
-    pub(super) fn into_end(self) -> End {
+    pub(crate) fn into_end(self) -> End {
         self.end
     }
 
     /// Makes sure that nothing that was sent over a lost connection can be applied any more. If its server was started
     /// anew since, or is another one, there is nothing to do.
-    pub(super) async fn bury(&mut self, lost: &End) -> Result<(), StoreError> {
+    pub(crate) async fn bury(&mut self, lost: &End) -> Result<(), StoreError> {
         if lost.run != self.end.run {
             return Ok(());
         }
@@ -143,7 +143,7 @@ async fn master(options: &RedisOptions, sentinel: &Address, service: &str) -> Re
 }
 
 /// The slots of a cluster and who serves them: first, last, master.
-pub(super) async fn slots(
+pub(crate) async fn slots(
     options: &RedisOptions,
     address: &Address,
 ) -> Result<Vec<(u16, u16, Address)>, StoreError> {
@@ -282,7 +282,7 @@ fn parse<T: FromRedisValue>(answer: Option<Value>, address: &Address) -> Result<
 }
 
 /// What comes of it, if it comes in time.
-pub(super) async fn within<T>(
+pub(crate) async fn within<T>(
     limit: Duration,
     address: &Address,
     answer: impl Future<Output = Result<T, StoreError>>,

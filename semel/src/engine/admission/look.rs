@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Once;
-use super::admission::{Admitted, Refused};
-use super::claim::Copies;
-use super::error::RunError;
-use super::patience::{Patience, call};
+use super::{Admitted, Refused};
+use crate::engine::Once;
+use crate::engine::claim::Copies;
+use crate::engine::error::RunError;
+use crate::engine::patience::{Patience, call};
 use crate::protocol::answer::Claim;
 use crate::protocol::ask::{Ask, Takeover};
 use crate::protocol::decide;
@@ -18,17 +18,17 @@ use crate::words::lease::Token;
 use crate::words::record::Record;
 
 /// The answer to a claim, or to a look that took its place.
-pub(super) struct Answered {
-    pub(super) claim: Claim,
-    pub(super) copies: Copies,
+pub(in crate::engine) struct Answered {
+    pub(in crate::engine) claim: Claim,
+    pub(in crate::engine) copies: Copies,
     /// What is left of the admission, or why there was none.
-    pub(super) right: Result<Admitted, Refused>,
+    pub(in crate::engine) right: Result<Admitted, Refused>,
 }
 
 impl Once {
     /// Claims if the limits admit it, else only looks at what is recorded. What would run is refused then, with nothing
     /// claimed.
-    pub(super) async fn ask_within_limits(
+    pub(in crate::engine) async fn ask_within_limits(
         &self,
         key: &Key,
         intent: &Intent,

@@ -4,12 +4,12 @@ use tokio_postgres::{Error, Row};
 
 use super::batch::{Batch, Questions, Round};
 use super::committer::Answer;
-use super::row;
-use super::values::Moment;
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Replace, Write};
 use crate::protocol::slot;
 use crate::store::backend::{Opened, Replaced, Written};
+use crate::store::postgres::row;
+use crate::store::postgres::values::Moment;
 use crate::store::shared::group_commit::Reply;
 use crate::store::shared::question::What;
 use crate::store::shared::record_id::Id;
@@ -20,13 +20,13 @@ use crate::words::record::Record;
 use crate::words::time::Timestamp;
 
 /// Something that was not applied.
-pub(super) enum Unapplied<'a> {
+pub(crate) enum Unapplied<'a> {
     Write(Id, &'a Write, usize),
     Replace(Id, &'a Replace, usize),
 }
 
 impl Unapplied<'_> {
-    pub(super) fn id(&self) -> Id {
+    pub(crate) fn id(&self) -> Id {
         match self {
             Self::Write(id, ..) | Self::Replace(id, ..) => *id,
         }
@@ -34,7 +34,7 @@ impl Unapplied<'_> {
 }
 
 /// Why there is no answer to a question of a batch that was committed.
-pub(super) enum Unanswered {
+pub(crate) enum Unanswered {
     Failed(StoreError),
     /// The outcome that belongs to it was left out, and has so many bytes.
     LeftOut(usize),
@@ -47,14 +47,14 @@ impl From<StoreError> for Unanswered {
 }
 
 /// The replies by the places of their questions.
-pub(super) struct Sorted(Vec<Option<Reply<Answer>>>);
+pub(crate) struct Sorted(Vec<Option<Reply<Answer>>>);
 
 impl Sorted {
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self(std::iter::repeat_with(|| None).take(count).collect())
     }
 
-    pub(super) fn into_vec(self) -> Vec<Reply<Answer>> {
+    pub(crate) fn into_vec(self) -> Vec<Reply<Answer>> {
         let unanswered = || Reply::Answer(Err(StoreError::unknown("Postgres left a question unanswered")));
         self.0.into_iter().map(|reply| reply.unwrap_or_else(unanswered)).collect()
     }
@@ -67,7 +67,7 @@ impl Sorted {
         });
     }
 
-    pub(super) fn written<'a>(&mut self, round: &Round<'a, Write>, rows: &[Row]) -> Vec<Unapplied<'a>> {
+    pub(crate) fn written<'a>(&mut self, round: &Round<'a, Write>, rows: &[Row]) -> Vec<Unapplied<'a>> {
         let mut unapplied = Vec::new();
         for ((row, (id, item)), place) in
             by_id(rows, &round.items).into_iter().zip(&round.items).zip(&round.places)
@@ -83,7 +83,7 @@ impl Sorted {
         unapplied
     }
 
-    pub(super) fn replaced<'a>(&mut self, round: &Round<'a, Replace>, rows: &[Row]) -> Vec<Unapplied<'a>> {
+    pub(crate) fn replaced<'a>(&mut self, round: &Round<'a, Replace>, rows: &[Row]) -> Vec<Unapplied<'a>> {
         let mut unapplied = Vec::new();
         for ((row, (id, item)), place) in
             by_id(rows, &round.items).into_iter().zip(&round.items).zip(&round.places)
@@ -97,7 +97,7 @@ impl Sorted {
     }
 
     /// Says why something was not applied, from what is there.
-    pub(super) fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, found: &mut Found<'_>) {
+    pub(crate) fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, found: &mut Found<'_>) {
         for item in unapplied {
             let (place, answer) = match item {
                 Unapplied::Write(id, item, place) => (
@@ -124,7 +124,7 @@ impl Sorted {
 
     /// Says what became of claims. Each record is read from its row once; what repeats of a claim get is a copy that shares
     /// the outcome.
-    pub(super) fn opened(
+    pub(crate) fn opened(
         &mut self,
         Batch { opens, repeats, .. }: &Batch<'_>,
         created: &[Option<&Row>],
@@ -157,7 +157,7 @@ impl Sorted {
         }
     }
 
-    pub(super) fn read(&mut self, questions: &Questions<'_, Key>, found: &mut Found<'_>) {
+    pub(crate) fn read(&mut self, questions: &Questions<'_, Key>, found: &mut Found<'_>) {
         for (id, key, place) in questions {
             let read = found.shared(*id, key, None);
             self.put(*place, read.map(|(now, record)| Answer::of(now, What::Read(record))));
@@ -172,7 +172,7 @@ type Look = fn(&mut Found<'_>, Id, &Ask) -> Looked;
 type Looked = Result<(Timestamp, Option<Box<Record>>), Unanswered>;
 
 /// The row of each item, if there is one.
-pub(super) fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'r Row>> {
+pub(crate) fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'r Row>> {
     let mut sorted = vec![None; items.len()];
     for row in rows {
         if let Some(id) = row::id(row)
@@ -185,7 +185,7 @@ pub(super) fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'
 }
 
 /// Rows of records, to be found by id, with the clock.
-pub(super) struct Found<'r> {
+pub(crate) struct Found<'r> {
     now: Option<Timestamp>,
     rows: Vec<Entry<'r>>,
     /// Those that are there, or were, and cannot be read.
@@ -202,7 +202,7 @@ struct Entry<'r> {
 impl<'r> Found<'r> {
     /// The rows that several statements have shown. The later ones come first: if the same record
     /// is in more than one of them, the first counts.
-    pub(super) fn of(shown: [&'r [Row]; 3], damaged: &'r [(Id, StoreError)]) -> Self {
+    pub(crate) fn of(shown: [&'r [Row]; 3], damaged: &'r [(Id, StoreError)]) -> Self {
         let now = shown.iter().rev().find_map(|rows| row::clock(rows.first()?).ok());
         let entry = |row| Some(Entry { id: row::id(row)?, row, record: None });
         let mut rows: Vec<_> = shown.into_iter().flatten().filter_map(entry).collect();

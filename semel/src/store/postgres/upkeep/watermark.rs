@@ -3,10 +3,10 @@
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use super::errors;
-use super::session::Session;
-use super::side::Side;
-use super::values::Moment;
+use crate::store::postgres::errors;
+use crate::store::postgres::session::Session;
+use crate::store::postgres::side::Side;
+use crate::store::postgres::values::Moment;
 use crate::words::error::StoreError;
 
 /// How often the watermark is moved at most, each time over 10,000 records. What is left is read by index until the next
@@ -25,7 +25,7 @@ const RETRIES: usize = 64;
 ///
 /// A record that cannot be read is passed by, so that the upkeep of all others goes on: it is not listed as unsettled until
 /// a sweep can read its page again.
-pub(super) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreError> {
+pub(crate) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreError> {
     match look(side, session).await {
         Err(error) if is_read_only(&error) => {
             tracing::debug!(%error, "the search for unsettled records is left to other processes");
@@ -40,21 +40,21 @@ pub(super) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreE
 }
 
 /// The moment before which every unsettled record is among those that are known.
-pub(super) async fn watermark(side: &Side, session: &Session) -> Result<Moment, StoreError> {
-    let question = side.statement(include_str!("sql/watermark.sql"));
+pub(crate) async fn watermark(side: &Side, session: &Session) -> Result<Moment, StoreError> {
+    let question = side.statement(include_str!("../sql/watermark.sql"));
     let row = session.client.query_one(&question, &[]).await.map_err(errors::of_question)?;
     Ok(row.get(0))
 }
 
 async fn look(side: &Side, session: &Session) -> Result<(), Error> {
     let look = Step {
-        statement: include_str!("sql/look.sql"),
-        pass_by: include_str!("sql/look_past.sql"),
+        statement: include_str!("../sql/look.sql"),
+        pass_by: include_str!("../sql/look_past.sql"),
         rows: PASSED_ROWS,
     };
     let check = Step {
-        statement: include_str!("sql/check.sql"),
-        pass_by: include_str!("sql/check_past.sql"),
+        statement: include_str!("../sql/check.sql"),
+        pass_by: include_str!("../sql/check_past.sql"),
         rows: CHECKED_ROWS,
     };
     look.repeat(side, session, STEPS).await?;
@@ -102,7 +102,7 @@ impl Step {
 
 /// From now on, this connection reads a table by its indexes, also a small one: a scan of all pages would meet a damaged one
 /// each time.
-pub(super) async fn read_by_index(session: &Session) -> Result<(), Error> {
+pub(crate) async fn read_by_index(session: &Session) -> Result<(), Error> {
     let settings = "set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off";
     session.client.batch_execute(settings).await
 }

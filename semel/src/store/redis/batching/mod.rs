@@ -1,0 +1,9 @@
+//! Batches: the operations of many callers as a pipeline of scripts, over one connection to one server.
+//!
+//! - `committer`: a batch sent, answered, and sent again after a lost connection.
+//! - `session`: a connection, and the end of the one before it.
+//! - `scripts`: the scripts in `lua/`, loaded where they are missing.
+
+pub(super) mod committer;
+pub(super) mod session;
+pub(super) mod scripts;
