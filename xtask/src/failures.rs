@@ -16,7 +16,9 @@ impl Failures {
     /// Takes note of a line of the output.
     pub(crate) fn hear(&mut self, line: &str) {
         let line = plain(line);
-        if self.sums_up {
+        if line.starts_with("error: test run failed") {
+            self.sums_up = false;
+        } else if self.sums_up {
             // "        FAIL [   0.015s] (7/9) package::binary name"
             if let Some((_, name)) = line.split_once("] ")
                 && !self.names.iter().any(|known| known == name)
@@ -137,6 +139,7 @@ error: doctest failed, to rerun pass `-p semel --doc`
         FAIL [   0.004s] (1/3) semel::once leases::b
      SIGABRT [   0.004s] (3/3) semel::crash d
 error: test run failed
+    Finished `test` profile [unoptimized + debuginfo] target(s) in 36.01s
 ";
         assert_eq!(names(output), ["(1/3) semel::once leases::b", "(3/3) semel::crash d"]);
     }

@@ -153,7 +153,7 @@ mod facts {
             return;
         }
         let mut child: Child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "disk::facts::a_process_with_a_disk_that_is_killed", "--nocapture"])
+            .args(["--exact", "servers::disk::facts::a_process_with_a_disk_that_is_killed", "--nocapture"])
             .env("SEMEL_DISK_TO_LOSE", "yes")
             .stdout(Stdio::piped())
             .spawn()
