@@ -60,10 +60,10 @@ impl PostgresOptions {
             }
         };
         let (mode, trust) = match mode.as_deref() {
-            None | Some("prefer") => (SslMode::Prefer, Trust::Anybody),
-            Some("disable") => (SslMode::Disable, Trust::Anybody),
+            None | Some("prefer") => (SslMode::Prefer, Trust::AnyServer),
+            Some("disable") => (SslMode::Disable, Trust::AnyServer),
             Some("require") if roots.is_some() => (SslMode::Require, Trust::Authority),
-            Some("require") => (SslMode::Require, Trust::Anybody),
+            Some("require") => (SslMode::Require, Trust::AnyServer),
             Some("verify-ca") => (SslMode::Require, Trust::Authority),
             Some("verify-full") => (SslMode::Require, Trust::Host),
             Some(other) => {

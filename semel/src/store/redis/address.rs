@@ -155,7 +155,7 @@ impl Parameters {
     fn trust(&self) -> Trust {
         match self.trust {
             None => Trust::Host,
-            Some(Trust::Anybody) if self.roots.is_some() => Trust::Authority,
+            Some(Trust::AnyServer) if self.roots.is_some() => Trust::Authority,
             Some(trust) => trust,
         }
     }
@@ -171,7 +171,7 @@ impl Parameters {
                 "sslrootcert" => parameters.roots = Some(decoded(value)?.into()),
                 "sslmode" => {
                     parameters.trust = Some(match value {
-                        "require" => Trust::Anybody,
+                        "require" => Trust::AnyServer,
                         "verify-ca" => Trust::Authority,
                         "verify-full" => Trust::Host,
                         _ => return Err(Wrong::new(value, "is no sslmode: require, verify-ca, verify-full")),
@@ -242,7 +242,7 @@ mod tests {
         let service = "main".to_owned();
         let of = vec![tcp("a", 26_379), tcp("b", 1)];
         assert_eq!(sentinels.place, Place::Sentinels { sentinels: of, service });
-        assert_eq!((sentinels.database, sentinels.tls), (4, Some((Trust::Anybody, None))));
+        assert_eq!((sentinels.database, sentinels.tls), (4, Some((Trust::AnyServer, None))));
     }
 
     #[test]
