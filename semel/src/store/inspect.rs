@@ -107,7 +107,7 @@ impl ListQuery {
         let key = Scope::new(realm)
             .and_then(|scope| scope.with_principal(principal))
             .and_then(|scope| scope.key(value));
-        key.map(Some).map_err(|e| StoreError::refused("the query names no possible key").with_source(e))
+        key.map(Some).map_err(|e| StoreError::refused("the query does not form a valid key").with_source(e))
     }
 
     /// Returns `true` if a record matches, regardless of where the page begins.

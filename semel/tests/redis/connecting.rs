@@ -39,7 +39,7 @@ async fn a_replica_is_not_taken_for_a_server_that_keeps_records() {
     let mut servers = RedisServers::new().unwrap();
     let (_, replica) = pair(&mut servers, "").await;
     let error = refused(&replica).await;
-    assert!(error.to_string().contains("is a replica, and takes no writes"), "{error}");
+    assert!(error.to_string().contains("is a replica, which accepts no writes"), "{error}");
     // It may be promoted.
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
 }

@@ -26,7 +26,7 @@ fn is_busy(error: &StoreError, place: &Place) {
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
     let said = error.to_string();
     assert!(
-        said.contains("somebody else has") && said.contains(&place.path().display().to_string()),
+        said.contains("another connection has") && said.contains(&place.path().display().to_string()),
         "{said}"
     );
 }
@@ -37,10 +37,10 @@ async fn who_waits_for_too_long_is_told_so_and_nothing_is_applied() {
     let (store, user) = locked(&place, SHORT).await;
     let asked = ask(&store, "key").await;
     let began = Instant::now();
-    let error = store.claim(&asked).await.expect_err("somebody else has the lock");
+    let error = store.claim(&asked).await.expect_err("another connection has the lock");
     is_busy(&error, &place);
     assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
-    let error = store.prune(&Prune::default()).await.expect_err("somebody else has the lock");
+    let error = store.prune(&Prune::default()).await.expect_err("another connection has the lock");
     is_busy(&error, &place);
     user.execute_batch("commit").unwrap();
     assert_eq!(store.find(&asked.key).await.unwrap(), None);
@@ -48,7 +48,7 @@ async fn who_waits_for_too_long_is_told_so_and_nothing_is_applied() {
 
     user.execute_batch("begin immediate").unwrap();
     let outcome = Outcome::json("done").unwrap();
-    is_busy(&store.complete(&lease, &outcome).await.expect_err("somebody else has the lock"), &place);
+    is_busy(&store.complete(&lease, &outcome).await.expect_err("another connection has the lock"), &place);
     user.execute_batch("commit").unwrap();
     assert_eq!(store.complete(&lease, &outcome).await.unwrap(), Ack::Applied);
 }

@@ -164,7 +164,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     async fn asked(clock: &HeardClock, answer: Option<u64>) -> Option<u64> {
-        let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is away"));
+        let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is down"));
         clock.or_ask(|| Box::pin(std::future::ready(answer))).await.ok().map(Timestamp::as_micros)
     }
 

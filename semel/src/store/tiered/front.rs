@@ -123,7 +123,7 @@ impl<H: Hot> Front<H> {
         let buried = timeout(BURY_LIMIT, self.hot.bury(key, fence, BURIED_FOR)).await.unwrap_or_else(late);
         buried.map_err(|e| {
             StoreError::unknown(format!(
-                "the durable store was asked, but the hot one ({}) did not hear of it, and may replay what it remembers \
+                "the durable store was asked, but the hot one ({}) was not reached, and may replay an outcome \
                  for up to {:?}; try again",
                 self.hot.name(),
                 self.limits.retention
@@ -153,7 +153,7 @@ impl<H: Hot> Front<H> {
             }
             Err(error) => {
                 if self.breaker.failed(turn) {
-                    tracing::warn!(store = self.hot.name(), %error, "the hot store is put aside, and tried again");
+                    tracing::warn!(store = self.hot.name(), %error, "the hot store fails: it is skipped, and tried again");
                 }
             }
         }

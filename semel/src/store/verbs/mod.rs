@@ -165,7 +165,7 @@ impl<B: Backend> Store for B {
                 Step::Answer(claim) => return Ok(claim),
                 Step::Unseen => {
                     return Err(StoreError::unavailable(format!(
-                        "{:?} was not seen in {TRIES} looks",
+                        "{:?} was not visible in {TRIES} tries",
                         ask.key
                     )));
                 }
@@ -264,7 +264,7 @@ fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
     let Answers { now, mut items } = answers;
     match (items.pop(), items.is_empty()) {
         (Some(item), true) => Ok((now, item?)),
-        _ => Err(StoreError::unknown("one item was sent, and there was not one answer")),
+        _ => Err(StoreError::unknown("one item was sent, and the number of answers was not one")),
     }
 }
 
@@ -324,7 +324,7 @@ async fn settle<B: Backend>(
             return Ok(OperatorAck::Applied);
         }
     }
-    Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times while it was to be settled")))
+    Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times during an operator's change")))
 }
 
 #[cfg(test)]

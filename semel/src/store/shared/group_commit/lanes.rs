@@ -99,7 +99,7 @@ impl<C: Committer> Lanes<C> {
         }
         if self.orphans.contains(subject) {
             return Err(StoreError::refused(
-                "a worker of the store panicked while it asked about this key: what became of that is not known",
+                "a worker of the store panicked during an operation on this key, and its result is not known",
             ));
         }
         Ok(())

@@ -193,7 +193,7 @@ impl<C: Committer> Queue<C> {
         let closed = lanes.closed;
         drop(lanes);
         let error =
-            StoreError::unavailable("an earlier question is not settled yet").with_source(why.clone());
+            StoreError::unavailable("an earlier operation is not settled yet").with_source(why.clone());
         refused.into_iter().for_each(|job| job.fail(error.clone()));
         closed
     }
