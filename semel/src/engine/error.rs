@@ -148,7 +148,7 @@ pub enum RunError {
         /// What it said.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The recorded outcome cannot be read as the value that was asked for.
+    /// The recorded outcome cannot be read as the requested value.
     #[error("the recorded outcome is not usable")]
     Outcome(#[source] OutcomeError),
 }

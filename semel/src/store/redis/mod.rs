@@ -419,7 +419,7 @@ impl Said {
     /// The error for a word that is not among the expected ones.
     fn other(&self) -> StoreError {
         match &*self.word {
-            "unreadable" => StoreError::corrupt("the stored record has a form that is not known here"),
+            "unreadable" => StoreError::corrupt("the stored record has an unknown form"),
             _ => other_answer(),
         }
     }

@@ -191,10 +191,10 @@ pub enum OutcomeError {
     #[error(transparent)]
     Text(#[from] TextError),
     /// The value has no JSON form.
-    #[error("the value has no JSON form")]
+    #[error("the value cannot be written as JSON")]
     Encode(#[source] serde_json::Error),
     /// The recorded body does not decode to the requested type.
-    #[error("the recorded body is not the value that was asked for")]
+    #[error("the recorded body is not the requested value")]
     Decode(#[source] serde_json::Error),
     /// The outcome was recorded without its body.
     #[error("the outcome was recorded without its body, which was over the limit")]
