@@ -168,7 +168,7 @@ impl Gateway {
         let (lines, stderr) = (Arc::clone(&log), child.stderr.take().expect("it is piped"));
         let reading = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                lines.lock().expect("nobody panics with it").push(line);
+                lines.lock().expect("no thread panics with it").push(line);
             }
         });
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -183,7 +183,7 @@ impl Gateway {
 
     /// All that it has logged.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().expect("nobody panics with it").join("\n")
+        self.log.lock().expect("no thread panics with it").join("\n")
     }
 
     /// Waits for a line of the log that holds this; says how that line goes on.

@@ -152,7 +152,7 @@ async fn a_reload_changes_routes_for_new_requests_and_what_is_broken_changes_not
     assert_eq!((old.count(), new.count()), (6, 0));
     setup.write("semel.toml", &file(&new, "[[route]]\npath = '/charges'\nrequired = true"));
     gateway.signal("HUP");
-    gateway.line("was read anew").await;
+    gateway.line("was reloaded").await;
     // A connection from before goes the new way, too.
     wire.send(get()).await;
     assert_eq!(wire.reply().await.status, 200);
@@ -194,7 +194,7 @@ async fn an_attempt_from_before_a_reload_ends_under_its_own_terms() {
     stop.arrival().await;
     setup.write("semel.toml", &file("retry"));
     gateway.signal("HUP");
-    gateway.line("was read anew").await;
+    gateway.line("was reloaded").await;
     let repeat = gateway.posting("k", "{}");
     stop.go();
     assert_eq!(first.await.unwrap().unwrap().told(), (200, "run 1".to_owned(), false));

@@ -142,7 +142,7 @@ async fn a_renewed_certificate_is_taken_on_reload() {
     assert!(old.greet(gateway.address, &[]).await.is_some());
     setup.write("key.pem", &certificate.key);
     gateway.signal("HUP");
-    gateway.line("was read anew").await;
+    gateway.line("was reloaded").await;
     assert!(old.greet(gateway.address, &[]).await.is_none());
     assert!(new.greet(gateway.address, &[]).await.is_some());
 }

@@ -236,7 +236,7 @@ async fn a_cache_that_is_away_does_not_keep_a_gateway_from_starting() {
     let gateway = setup.start().await;
     assert_eq!(gateway.post("k", "{}").await.told(), (200, "run 1".to_owned(), false));
     assert_eq!(gateway.post("k", "{}").await.told(), (200, "run 1".to_owned(), true));
-    assert!(gateway.log().contains("the cache is away"), "{}", gateway.log());
+    assert!(gateway.log().contains("the cache is down"), "{}", gateway.log());
 }
 
 #[tokio::test]

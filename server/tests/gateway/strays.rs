@@ -80,7 +80,7 @@ async fn an_upstream_that_was_caught_is_doubted_by_all_threads_and_after_a_reloa
     for reloaded in [false, true] {
         if reloaded {
             gateway.signal("HUP");
-            gateway.line("the configuration was read anew").await;
+            gateway.line("the configuration was reloaded").await;
         }
         // In turns, they belong to all threads.
         for _ in 0..threads {

@@ -253,7 +253,7 @@ async fn new_keys_of_a_file_are_read_on_a_reload() {
     let renewed = Issuer::new();
     setup.write("keys.json", &renewed.keys().to_string());
     gateway.signal("HUP");
-    gateway.line("the configuration was read anew").await;
+    gateway.line("the configuration was reloaded").await;
     until("the keys are read again", || gateway.log().matches("read the keys of the issuer").count() == 2)
         .await;
     assert_eq!(pay(&gateway, "k", &renewed.of("ann")).await.status, 200);

@@ -69,17 +69,17 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     fn connection(&self) -> usize {
-        let mut bytes = self.bytes.lock().expect("nobody panics with it");
+        let mut bytes = self.bytes.lock().expect("no thread panics with it");
         bytes.push(Vec::new());
         bytes.len() - 1
     }
 
     fn read(&self, connection: usize, bytes: &[u8]) {
-        self.bytes.lock().expect("nobody panics with it")[connection].extend_from_slice(bytes);
+        self.bytes.lock().expect("no thread panics with it")[connection].extend_from_slice(bytes);
     }
 
     fn request(&self, head: String, body: Vec<u8>) -> Seen {
-        let mut requests = self.requests.lock().expect("nobody panics with it");
+        let mut requests = self.requests.lock().expect("no thread panics with it");
         let seen = Seen { number: requests.len() + 1, head, body };
         requests.push(seen.clone());
         seen
@@ -174,7 +174,7 @@ impl Upstream {
 
     /// All requests that have arrived.
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.ledger.requests.lock().expect("nobody panics with it").clone()
+        self.ledger.requests.lock().expect("no thread panics with it").clone()
     }
 
     /// How many have arrived.
@@ -184,11 +184,11 @@ impl Upstream {
 
     /// Every byte that has arrived, on all connections.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.ledger.bytes.lock().expect("nobody panics with it").concat()
+        self.ledger.bytes.lock().expect("no thread panics with it").concat()
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.ledger.bytes.lock().expect("nobody panics with it").len()
+        self.ledger.bytes.lock().expect("no thread panics with it").len()
     }
 }
 
