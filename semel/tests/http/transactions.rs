@@ -22,7 +22,7 @@ struct Service {
 }
 
 impl Service {
-    /// Does what the path says.
+    /// Starts a service whose handler follows the path of the request.
     async fn start() -> Self {
         let shop = Arc::new(Shop::open(&format!("test {}", Token::random())).await);
         let table = format!("create table {} (who text)", shop.effects);
@@ -61,7 +61,7 @@ async fn handle(shop: &Shop, lease: &Lease, what: &str, status: StatusCode) -> R
         }
         "records" => (status, Verdict::Record, "an answer").into_response(),
         "releases" => (status, Verdict::Release, "an answer").into_response(),
-        // Rolled back.
+        // The transaction is rolled back.
         _ => (status, "an answer").into_response(),
     }
 }

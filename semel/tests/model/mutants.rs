@@ -3,13 +3,13 @@
 /// One deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mutant {
-    /// A complete is applied to whoever runs.
+    /// A complete is applied to any running attempt.
     CompleteWithoutToken,
     /// A complete matches the token, but not the fence.
     CompleteWithoutFence,
-    /// A complete is applied while the lease is alive, whoever sends it.
+    /// A complete is applied while the lease is alive, whatever its sender.
     CompleteByLease,
-    /// A release is applied to whoever runs.
+    /// A release is applied to any running attempt.
     ReleaseWithoutToken,
     /// A claim that is sent again has a new token.
     TokenPerSend,

@@ -1,4 +1,4 @@
-//! What runs, and what is recorded of it.
+//! Runs: the start of work, and the recording of its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ async fn work_that_outlasts_its_lease_keeps_it_by_renewal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_does_not_stop_the_renewal() {
-    // Long enough for a renewal to be in time on a machine that is busy with something else.
+    // The lease is long enough for a renewal to be in time on a busy machine.
     let lease = Duration::from_secs(3);
     let policy = Policy::hold().with_lease(lease).unwrap();
     let once = Once::new(MemoryStore::new()).with_policy(policy);
@@ -210,7 +210,8 @@ async fn a_transactional_handler_records_its_outcome_itself() {
     assert_eq!(ran, Ran { value: "committed".to_owned(), replayed: false });
 }
 
-/// Without this, every retry would repeat the effect of a handler that forgets to record its outcome.
+/// Without this rule, every retry would repeat the effect of a handler that forgets to record its
+/// outcome.
 #[tokio::test(start_paused = true)]
 async fn success_without_a_completion_is_an_error_under_transactional_and_the_key_is_held() {
     let (gate, once) = engine();
@@ -393,7 +394,7 @@ async fn what_a_hook_says_of_one_attempt_does_not_count_for_the_next() {
     let (gate, once) = engine();
     lost(&once).await;
     let store = gate.store.clone();
-    // While the hook looks into the first attempt, another process takes over and is lost, too.
+    // While the hook examines the first attempt, another process takes over and is lost, too.
     let hook = move |_, _, held: Held| {
         let store = store.clone();
         async move {

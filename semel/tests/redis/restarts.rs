@@ -16,7 +16,7 @@ async fn a_store_goes_on_by_itself_when_its_server_comes_back_with_nothing() {
     let error = store.claim(&asked).await.expect_err("there is no server");
     assert!(error.is_transient(), "{error}");
     server.start_again();
-    // Nothing was kept: as documented, the key runs again.
+    // The server kept nothing: as documented, the key runs again.
     let lease = lease(settled(async || store.claim(&asked).await).await);
     assert_eq!((lease.attempt(), lease.token()), (1, asked.token));
     done(&store, "another").await;

@@ -1,4 +1,4 @@
-//! Files that are opened, and those that are not.
+//! Files that can be opened, and files that cannot.
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ async fn a_new_file_is_for_its_owner_only() {
     }
 }
 
-/// Nobody may be root for this: root can write to what is read-only.
+/// This test needs an account other than root, which can write to read-only files.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_cannot_be_written_is_refused() {
@@ -101,7 +101,8 @@ async fn options_out_of_range_are_refused_by_name() {
     assert_eq!(refused.to_string(), "store refused: timeout of 0ns is not within 10ms to 600s");
 }
 
-/// SQLite would go on with the file that is gone, and everything that it answered would be lost with the process.
+/// SQLite would go on with the removed file, and everything that it acknowledged would be lost with
+/// the process.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_was_replaced_is_noticed() {

@@ -1,4 +1,4 @@
-//! What both hot stores do with what they are to remember.
+//! The entries of a hot store, in both implementations.
 
 use std::time::Duration;
 

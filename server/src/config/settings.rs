@@ -13,8 +13,8 @@ use super::limits::LimitSettings;
 use super::units::{Size, Span};
 use super::words::{Admin, AnonymousCallers, Scoping, Spelling, Uncovered, Underscores};
 
-/// The settings of the gateway. A flag goes before a variable, and that before the file; what none
-/// of them says is the default.
+/// The settings of the gateway. A flag takes precedence over a variable, and a variable over the
+/// file; a setting that none of them has gets its default.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Settings {
     /// A file with these settings and with routes

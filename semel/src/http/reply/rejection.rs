@@ -62,14 +62,14 @@ pub enum Rejection {
     OutcomePending,
     /// 500: the handler panicked, and its effects are unknown.
     HandlerFailed {
-        /// Set if the key is held now, until an operator or a hook settles it; otherwise the next attempt
-        /// takes over.
+        /// Set if the key is held now, until an operator or a hook settles it; otherwise the next
+        /// attempt takes over.
         held: bool,
     },
     /// 502: the response of a service behind a connection broke off, and its effects are unknown.
     AnswerBrokeOff {
-        /// Set if the key is held now, until an operator or a hook settles it; otherwise the next attempt
-        /// takes over.
+        /// Set if the key is held now, until an operator or a hook settles it; otherwise the next
+        /// attempt takes over.
         held: bool,
     },
     /// 500: the request was carried out, but the store refused to record its outcome.

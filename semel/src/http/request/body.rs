@@ -282,8 +282,8 @@ where
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         gathered.add(data, body.is_end_stream());
-                        // The wait comes after the bytes are added: a wait that is given up must not
-                        // lose any.
+                        // The wait comes after the bytes are added: a wait that is given up must
+                        // not lose any.
                         if let Some(charge) = &mut charge {
                             charge.wait_for(gathered.length()).await;
                         }

@@ -56,7 +56,8 @@ impl Outcome {
     /// A status 200 with the value as a JSON body.
     ///
     /// # Errors
-    /// [`OutcomeError::Encode`] if the value has no JSON form, [`OutcomeError::Body`] if that is too large.
+    /// [`OutcomeError::Encode`] if the value has no JSON form, [`OutcomeError::Body`] if that is
+    /// too large.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, OutcomeError> {
         let body = serde_json::to_vec(value).map_err(OutcomeError::Encode)?;
         Self::new(200)?.with_headers([("content-type", "application/json")])?.with_body(body)
