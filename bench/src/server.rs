@@ -116,7 +116,7 @@ impl Server {
 
     /// Empties the tables of all sides, so that each figure begins with the same and none pays for another one's vacuum. What
     /// the size of a table costs is a figure of its own.
-    pub(crate) async fn begin_anew(&self, tables: &[&str]) -> Result<()> {
+    pub(crate) async fn restart_counts(&self, tables: &[&str]) -> Result<()> {
         self.run(&format!("truncate {}", tables.join(", "))).await?;
         self.run("checkpoint").await
     }

@@ -127,13 +127,13 @@ async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
         Served::start("semel", &["postgres", &server.url]).await?,
         Served::start("cratestack-axum", &["cratestack", &server.url]).await?,
     ];
-    server.begin_anew(&TABLES).await?;
+    server.restart_counts(&TABLES).await?;
     let found = compare(args, "new keys, Postgres", &sides, |_| uuid_v4(), report).await?;
     let [_, ours, theirs] = found.as_slice() else { bail!("there are three sides") };
     report
         .at_least("new keys, Postgres, vs cratestack-axum", ours.rate.over(&theirs.rate), 5.0)
         .explained("a request takes 68 µs of processor time, half of it in Postgres; the log is synced 2,200 times a second, which takes half of the time, and for a fifth of it nobody has anything else to do");
-    server.begin_anew(&TABLES).await?;
+    server.restart_counts(&TABLES).await?;
     for side in &sides[1..] {
         client::prepare(side.address).await?;
     }

@@ -102,9 +102,9 @@ impl Sides {
         Ok(Self { all, tables })
     }
 
-    async fn begin_anew(&self, server: &Server) -> Result<()> {
+    async fn restart_counts(&self, server: &Server) -> Result<()> {
         let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
-        server.begin_anew(&tables).await
+        server.restart_counts(&tables).await
     }
 
     /// Records what is to be replayed, and leaves no page that a reader would tidy up.
@@ -158,14 +158,14 @@ pub(super) async fn sweep(args: &Args, server: &Server, sides: &Sides, load: Loa
     let limit = |side: &Who| matches!(side, Who::Raw(_));
     let swept = |side: &Who| Swept { name: side.name(), limit: limit(side), points: Vec::new() };
     let mut all: Vec<Swept> = sides.all.iter().map(swept).collect();
-    sides.begin_anew(server).await?;
+    sides.restart_counts(server).await?;
     if load == Load::Replay {
         sides.fill(server).await?;
     }
     for callers in &args.callers {
         progress(format!("Postgres: {}, callers: {callers}", load.name()));
         if load == Load::First {
-            sides.begin_anew(server).await?;
+            sides.restart_counts(server).await?;
         }
         all.iter_mut().for_each(|side| side.points.push(Point::default()));
         for _ in 0..args.rounds {
@@ -188,7 +188,7 @@ pub(super) async fn sweep(args: &Args, server: &Server, sides: &Sides, load: Loa
 /// The same side twice in each round: what differs between the two is noise.
 pub(super) async fn noise(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
     progress("Postgres: the same side twice");
-    sides.begin_anew(server).await?;
+    sides.restart_counts(server).await?;
     let (mut once, mut again) = (Rounds::default(), Rounds::default());
     for _ in 0..args.rounds {
         for rates in [&mut once, &mut again] {

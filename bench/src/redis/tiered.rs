@@ -53,7 +53,7 @@ pub(super) async fn measure(args: &Args, report: &mut Report) -> Result<()> {
     table.row(["replay, warm", &number(warm.per_second), &number(cold.per_second)]);
     table.row(["claim + complete, new keys", &with_hot.show(), &without.show()]);
     report.table(table);
-    server.begin_anew(&["tier.records", "plain.records"]).await?;
+    server.restart_counts(&["tier.records", "plain.records"]).await?;
     let after = killed(&tier, &mut servers, report).await?;
     // Right after, and as long: tables grow, and machines have their moods.
     let alone = new_keys(&plain, QUARTER * 16).await?;

@@ -179,7 +179,7 @@ async fn by_callers(args: &Args, server: &Server, report: &mut Report) -> Result
     let mut all = counts.map(|_| Cost::default());
     progress("scaling: by callers");
     for _ in 0..args.rounds() {
-        server.begin_anew(&["callers.records"]).await?;
+        server.restart_counts(&["callers.records"]).await?;
         for (callers, found) in counts.into_iter().zip(&mut all) {
             let new = |side: Arc<Semel>, _| async move { side.first(&uuid_v4()).await };
             cost(args, server, callers, &side, found, new).await?;
@@ -204,7 +204,7 @@ async fn by_body(args: &Args, server: &Server, report: &mut Report) -> Result<()
     for _ in 0..args.rounds() {
         for (at, side) in sides.iter().enumerate() {
             progress(format!("scaling: by body, {}", sizes[at].0));
-            server.begin_anew(&["bodies.records"]).await?;
+            server.restart_counts(&["bodies.records"]).await?;
             fill(side).await?;
             server.run("vacuum bodies.records").await?;
             let again = |side: Arc<Semel>, n| async move { side.replay(&key(n)).await };
@@ -285,7 +285,7 @@ mod facts {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_marks_is_written_anew() {
+    fn only_the_text_between_the_marks_is_replaced() {
         let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let written = between(&page, "new\n").expect("it has marks");
         assert_eq!(written, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));

@@ -96,7 +96,7 @@ pub(super) async fn by_processes(args: &super::Args, server: &Server, report: &m
     let _migrated = Semel::connect(&server.url, 1, SCHEMA).await?;
     progress("scaling: by processes");
     for _ in 0..args.rounds() {
-        server.begin_anew(&["processes.records"]).await?;
+        server.restart_counts(&["processes.records"]).await?;
         for (processes, cost) in counts.into_iter().zip(&mut all) {
             let share =
                 Args { url: server.url.clone(), callers: CALLERS / processes, seconds: args.seconds() };

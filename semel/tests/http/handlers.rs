@@ -366,7 +366,7 @@ async fn sixty_four(policy: Policy) -> (Vec<Reply>, Count) {
 }
 
 #[tokio::test]
-async fn of_64_at_once_one_runs_and_the_others_are_told_so() {
+async fn of_64_concurrent_requests_one_runs_and_the_rest_are_refused() {
     let (replies, count) = sixty_four(Policy::hold()).await;
     assert_eq!(replies.iter().filter(|reply| reply.status == 200 && !reply.is_replay()).count(), 1);
     for reply in &replies {

@@ -22,7 +22,7 @@ async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
 }
 
 #[tokio::test]
-async fn what_is_no_key_is_refused_before_any_store_is_asked() {
+async fn an_invalid_key_is_refused_before_any_store_is_asked() {
     let gate = Gate::new();
     let (server, count) = counting(sharing(Through(gate.clone()))).await;
     let long = "k".repeat(256);

@@ -170,7 +170,7 @@ async fn a_short_key_is_not_logged_whole_either() {
 }
 
 #[tokio::test]
-async fn what_a_client_writes_cannot_forge_a_line_or_a_statement() {
+async fn the_text_of_a_client_cannot_forge_a_line_or_a_statement() {
     Log::capture();
     let (_, server, _) = everything().await;
     // The path contains quotation marks, an encoded line feed, SQL, a raw next-line character and a

@@ -199,7 +199,7 @@ async fn an_outcome_that_the_store_refuses_is_500_and_the_key_is_held() {
 }
 
 #[tokio::test]
-async fn a_caller_whom_the_application_does_not_know_is_refused() {
+async fn a_caller_unknown_to_the_application_is_refused() {
     let layer = layer().with_scope(|parts| Scope::new(parts.headers.get("x-tenant")?.to_str().ok()?).ok());
     let (server, count) = counting(layer).await;
     server.post("/charges", "k", "{}").send().await.problem(500, "scope_unknown");

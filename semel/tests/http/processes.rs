@@ -173,7 +173,7 @@ async fn serve_as_child(policy: Policy) {
 fn lines_of(stream: impl std::io::Read + Send + 'static) -> UnboundedReceiver<String> {
     let (tell, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
-        let _nobody_listens =
+        let _receiver_gone =
             BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| tell.send(line));
     });
     lines
@@ -383,12 +383,12 @@ async fn two_that_book(test: &str, policy: &Policy) -> (Process, Server, Arc<Sho
 }
 
 #[tokio::test]
-async fn what_a_killed_process_did_in_its_transaction_is_gone_and_happens_once() {
+async fn the_transaction_of_a_killed_process_is_gone_and_its_effect_happens_once() {
     let policy = Policy::transactional().with_lease(LEASE).unwrap();
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
-    let name = "processes::what_a_killed_process_did_in_its_transaction_is_gone_and_happens_once";
+    let name = "processes::the_transaction_of_a_killed_process_is_gone_and_its_effect_happens_once";
     let (mut child, other, shop) = two_that_book(name, &policy).await;
     let first = asked(&child.server);
     assert_eq!(child.runs().await, "1");
@@ -421,12 +421,12 @@ async fn a_process_that_was_stopped_in_its_transaction_cannot_commit_after_a_tak
 }
 
 #[tokio::test]
-async fn what_a_handler_committed_is_answered_and_replayed() {
+async fn the_outcome_that_a_handler_committed_is_answered_and_replayed() {
     let policy = Policy::transactional().with_lease(LEASE).unwrap();
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
-    let name = "processes::what_a_handler_committed_is_answered_and_replayed";
+    let name = "processes::the_outcome_that_a_handler_committed_is_answered_and_replayed";
     let (mut child, other, shop) = two_that_book(name, &policy).await;
     let first = asked(&child.server);
     assert_eq!(child.runs().await, "1");

@@ -111,7 +111,7 @@ async fn answering(policy: Policy) -> (Server, Count, MemoryStore) {
 }
 
 #[tokio::test]
-async fn what_the_policy_releases_runs_again_and_what_it_records_does_not() {
+async fn released_keys_run_again_and_recorded_ones_do_not() {
     for (policy, recorded, released) in [
         (Policy::hold(), [200, 400, 404, 408, 500, 503].as_slice(), [401, 403, 425, 429].as_slice()),
         (Policy::retry(), &[200, 400, 404], &[401, 403, 408, 425, 429, 500, 503]),

@@ -194,7 +194,7 @@ async fn a_store_that_panics_is_not_the_end_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_graceful_shutdown_finishes_what_runs_and_lets_go_who_waits() {
+async fn a_graceful_shutdown_finishes_running_attempts_and_ends_waits() {
     let store = MemoryStore::new();
     let gate = Gate::to(&store);
     let policy = Policy::hold().with_wait(Duration::from_secs(300)).unwrap();

@@ -105,7 +105,7 @@ async fn a_failure_and_an_explicit_release_are_passed_on_and_run_again() {
 }
 
 #[tokio::test]
-async fn what_was_completed_is_replayed_whatever_its_status() {
+async fn a_completed_outcome_is_replayed_whatever_its_status() {
     let service = Service::start().await;
     for path in ["/completes/201", "/completes/402", "/completes/500"] {
         for replayed in [false, true] {

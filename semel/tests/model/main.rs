@@ -200,8 +200,8 @@ fn a_release_that_deletes_is_found_out() {
 }
 
 #[test]
-fn a_fence_that_starts_anew_is_found_out() {
-    mutant(Mutant::FenceStartsAnew, HOLD, "fence not rising");
+fn a_fence_that_restarts_is_found() {
+    mutant(Mutant::FenceRestarts, HOLD, "fence not rising");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) enum Mutant {
     /// A release deletes the record; fences go on rising.
     ReleaseDeletes,
     /// A release deletes the record, and the next one begins with the lowest fence.
-    FenceStartsAnew,
+    FenceRestarts,
     /// The handler is started although it is not known whether the claim was granted.
     StartOnUnknown,
     /// A running record is purged.
@@ -45,6 +45,6 @@ pub(crate) enum Mutant {
 
 impl Mutant {
     pub(crate) fn releases_by_deleting(self) -> bool {
-        matches!(self, Self::ReleaseDeletes | Self::FenceStartsAnew)
+        matches!(self, Self::ReleaseDeletes | Self::FenceRestarts)
     }
 }

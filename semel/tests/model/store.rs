@@ -192,7 +192,7 @@ fn open(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now:
     let ask = ask(config, message, FAR_AHEAD);
     let existed = slot.is_some();
     let mut opened = slot::open(slot, &ask, now);
-    if config.mutant == Some(Mutant::FenceStartsAnew)
+    if config.mutant == Some(Mutant::FenceRestarts)
         && !existed
         && let semel::store::backend::Opened::Created { fence, .. } = &mut opened
         && let Some(record) = slot

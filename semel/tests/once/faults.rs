@@ -80,7 +80,7 @@ async fn a_void_gets_through_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_an_outcome_before_it_is_recorded() {
+async fn no_caller_gets_an_outcome_before_it_is_recorded() {
     for fault in [Fault::Unavailable, Fault::Lost, Fault::Silence] {
         let (gate, once) = engine();
         gate.disturb("complete", fault);

@@ -243,7 +243,7 @@ async fn a_hook_is_not_asked_about_an_attempt_that_lives_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_ends_for_everyone_who_asks() {
+async fn drain_ends_for_every_caller() {
     let once = Once::new(MemoryStore::new());
     let counter = Counter::default();
     for number in 0..20 {

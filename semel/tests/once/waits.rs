@@ -19,7 +19,7 @@ fn waiting(policy: Policy, wait: Duration) -> Policy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_at_once_one_runs_and_the_others_are_refused() {
+async fn of_many_concurrent_requests_one_runs_and_the_rest_are_refused() {
     let (_, once) = engine();
     let others_are_refused = Arc::new(Notify::new());
     let mut runs = JoinSet::new();
@@ -40,7 +40,7 @@ async fn of_many_at_once_one_runs_and_the_others_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_at_once_one_runs_and_the_others_wait_for_it() {
+async fn of_many_concurrent_requests_one_runs_and_the_rest_wait_for_it() {
     let (gate, once) = engine();
     let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(10)));
     let counter = Counter::default();

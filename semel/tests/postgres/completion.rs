@@ -92,7 +92,7 @@ async fn try_complete_answers_as_the_rule_does() {
 }
 
 #[tokio::test]
-async fn what_counts_as_the_same_outcome_is_what_counts_in_the_rule() {
+async fn sql_compares_outcomes_as_the_rule_does() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     let lease = granted(&store, &ask(&store, "same").await).await;

@@ -24,7 +24,7 @@ async fn through_a_proxy(url: String) -> (Place, PostgresStore, Proxy) {
 }
 
 #[tokio::test]
-async fn what_a_standby_does_not_know_of_is_not_taken_for_gone() {
+async fn a_process_unknown_to_a_standby_is_not_taken_for_gone() {
     let mut servers = PostgresServers::new().unwrap();
     servers.start("one", &[]).unwrap();
     let (place, store, proxy) = through_a_proxy(servers.socket_url("one").unwrap()).await;

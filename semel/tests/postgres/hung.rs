@@ -85,7 +85,7 @@ async fn claim_in_the_hands_of_a_hung_server_is_granted_once_it_is_settled() {
 }
 
 #[tokio::test]
-async fn claim_in_the_hands_of_a_hung_server_takes_nothing_from_who_came_meanwhile() {
+async fn claim_held_by_a_hung_server_takes_nothing_from_a_later_owner() {
     let hung = Hung::start().await;
     let asked = ask(&hung.store, "key").await;
     hung.ask_in_vain(&asked).await;

@@ -141,7 +141,7 @@ async fn small_outcomes_and_single_large_ones_take_one_request() {
 /// All concurrent operations about large outcomes are answered, although only some of the outcomes
 /// fit together.
 #[tokio::test]
-async fn owners_who_find_large_outcomes_are_answered_in_parts_too() {
+async fn owners_of_large_outcomes_are_answered_in_parts_too() {
     let counted = Counted::start().await;
     let leases = counted.complete(20, MEBIBYTE).await;
     let (store, other) = (&counted.store, Outcome::json("other").unwrap());

@@ -44,7 +44,7 @@ async fn locked(store: &PostgresStore, client: &mut Client, commit: impl AsyncFn
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_transaction_of_a_user() {
+async fn no_operation_waits_for_a_transaction_of_a_user() {
     let place = Place::shared();
     let (store, mut client) = (place.store().await, place.client().await);
     let other = place.store().await;

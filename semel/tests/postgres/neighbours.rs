@@ -164,7 +164,7 @@ async fn damaged_page_that_is_found_after_the_commit_fails_no_neighbour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn uncommitted_insert_of_another_keeps_nobody_from_other_keys() {
+async fn uncommitted_insert_does_not_affect_other_keys() {
     let server = Server::start().await;
     let (store, other) = (server.place.store().await, server.place.client().await);
     let insert = "begin;

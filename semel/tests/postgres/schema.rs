@@ -96,7 +96,7 @@ async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_table_of_somebody_else_keeps_the_schema() {
+async fn a_foreign_table_keeps_the_schema() {
     let (place, store, client) = bare().await;
     store.migrate().await.unwrap();
     client.batch_execute("create table theirs as select 7 as seven").await.unwrap();
@@ -110,7 +110,7 @@ async fn a_table_of_somebody_else_keeps_the_schema() {
 }
 
 #[tokio::test]
-async fn of_many_who_migrate_at_once_one_does() {
+async fn of_many_concurrent_migrations_one_is_applied() {
     let place = Place::shared();
     let stores = join_all((0..8).map(|_| place.options().connect())).await;
     let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;

@@ -84,7 +84,7 @@ enum Fate {
 }
 
 #[tokio::test]
-async fn what_the_handler_commits_is_what_the_run_returns() {
+async fn the_run_returns_the_outcome_that_the_handler_commits() {
     let shop = Shop::open().await;
     assert_eq!(shop.run(7, Fate::Well).await.unwrap(), Ran { value: 7, replayed: false });
     assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 7, replayed: true });

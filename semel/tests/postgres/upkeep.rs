@@ -71,7 +71,7 @@ fn held(name: &str) -> (String, Phase) {
 }
 
 #[tokio::test]
-async fn what_the_watermark_passes_unsettled_is_entered_and_found() {
+async fn unsettled_records_that_the_watermark_passes_are_entered_and_found() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     for name in ["held", "works long", "done"] {
@@ -176,7 +176,7 @@ async fn the_watermark_waits_for_transactions_that_may_still_commit_a_record() {
 }
 
 #[tokio::test]
-async fn what_was_created_behind_the_watermark_is_entered_by_a_sweep() {
+async fn records_created_behind_the_watermark_are_entered_by_a_sweep() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     let lease = granted(&store, &ask(&store, "restored").await).await;
@@ -207,7 +207,7 @@ async fn a_clock_that_was_set_back_takes_the_watermark_along() {
 }
 
 #[tokio::test]
-async fn who_may_only_read_lists_and_counts() {
+async fn a_read_only_role_lists_and_counts() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     for name in ["before", "since"] {

@@ -12,7 +12,7 @@ use testkit::until::{LONG, until};
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn callers_who_go_away_cancel_nothing_and_cost_nothing() {
+async fn dropped_callers_cancel_nothing_and_cost_nothing() {
     let mut server = Server::start("");
     let place = server.place();
     let store = place.options().with_connections(1).unwrap().connect().await.unwrap();

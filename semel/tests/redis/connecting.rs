@@ -103,7 +103,7 @@ async fn a_password_that_changes_is_not_given_away_and_may_change_back() {
 }
 
 #[tokio::test]
-async fn a_place_where_nobody_listens_is_unavailable() {
+async fn an_address_without_a_server_is_unavailable() {
     let port = Port::reserve().unwrap();
     for url in [
         format!("redis://127.0.0.1:{port}"),
@@ -152,7 +152,7 @@ async fn a_server_that_becomes_a_replica_is_left_and_found_again() {
 }
 
 #[tokio::test]
-async fn what_a_server_can_lose_is_said_once_for_each_store() {
+async fn the_possible_losses_of_a_server_are_logged_once_for_each_store() {
     log::capture();
     let mut servers = RedisServers::new().unwrap();
     let alone = servers.start("alone", "").unwrap();

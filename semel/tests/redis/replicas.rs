@@ -45,7 +45,7 @@ fn is_unknown<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
 }
 
 #[tokio::test]
-async fn a_claim_that_the_replica_has_not_got_is_unknown_to_everybody_who_waits_for_it() {
+async fn a_claim_that_the_replica_lacks_is_unknown_to_every_caller() {
     let mut pair = Pair::start().await;
     let store = pair.careful().await;
     let before = granted_at_last(&store, &ask(&store, "before").await).await;

@@ -23,7 +23,7 @@ async fn a_store_goes_on_by_itself_when_its_server_comes_back_with_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_when_a_server_with_a_file_comes_back() {
+async fn acknowledged_writes_survive_a_restart_of_a_server_with_a_file() {
     let mut server = Server::start("--appendonly yes --appendfsync always");
     let store = server.place().store().await;
     for number in 0..50 {

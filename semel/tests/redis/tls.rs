@@ -63,7 +63,7 @@ async fn reach(url: &str) -> Result<(), StoreError> {
 }
 
 #[tokio::test]
-async fn sslmode_says_whom_to_trust() {
+async fn sslmode_decides_which_servers_are_trusted() {
     let papers = Papers::new();
     let authority = papers.authority("known");
     papers.authority("stranger");

@@ -62,7 +62,7 @@ fn is_unreadable<T: std::fmt::Debug>(answer: Result<T, StoreError>, what: &str) 
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
+async fn an_unreadable_record_is_an_error_to_all_and_stays_as_it_is() {
     let server = Server::start("");
     for damage in DAMAGES {
         let place = server.place();
@@ -108,7 +108,7 @@ async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_keeps_nobody_else_from_an_answer() {
+async fn unreadable_records_do_not_affect_other_keys() {
     let place = Place::shared();
     let (store, mut client) = (place.store().await, place.connection().await);
     let bad = ask(&store, "bad").await;
@@ -125,7 +125,7 @@ async fn what_cannot_be_read_keeps_nobody_else_from_an_answer() {
 
 /// Another application has stored a value without an expiry under a name like that of a record.
 #[tokio::test]
-async fn what_is_no_record_does_not_keep_others_from_being_pruned() {
+async fn a_foreign_value_does_not_prevent_pruning() {
     let server = Server::start("");
     let place = server.place();
     let (store, mut client) = (place.store().await, place.connection().await);

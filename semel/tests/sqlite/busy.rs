@@ -32,7 +32,7 @@ fn is_busy(error: &StoreError, place: &Place) {
 }
 
 #[tokio::test]
-async fn who_waits_for_too_long_is_told_so_and_nothing_is_applied() {
+async fn a_wait_for_the_lock_that_is_too_long_is_an_error_and_applies_nothing() {
     let place = Place::new();
     let (store, user) = locked(&place, SHORT).await;
     let asked = ask(&store, "key").await;
@@ -66,7 +66,7 @@ async fn a_lock_that_is_given_back_in_time_is_waited_for() {
 }
 
 #[tokio::test]
-async fn who_only_looks_does_not_wait() {
+async fn a_reader_does_not_wait_for_the_lock() {
     let place = Place::new();
     let store = place.store().await;
     let lease = granted(&store, &ask(&store, "key").await).await;

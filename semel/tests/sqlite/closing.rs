@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn what_is_queued_is_answered_and_one_file_is_left() {
+async fn queued_operations_are_answered_and_one_file_is_left() {
     let place = Place::new();
     let store = place.store().await;
     let asks = join_all((0..32).map(async |n| ask(&store, &format!("key-{n}")).await)).await;

@@ -22,7 +22,7 @@ fn traces(place: &Place) -> usize {
 /// Regression: an operator who was asked to erase an answer forgot and pruned it, and its body was
 /// still in free pages and in the write-ahead log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_forgotten_and_pruned_is_in_none_of_the_files() {
+async fn a_forgotten_and_pruned_body_is_in_none_of_the_files() {
     let place = Place::new();
     let store = place.store().await;
     for number in 0..40 {

@@ -67,7 +67,7 @@ async fn of_a_batch_that_has_no_room_what_fails_is_not_applied() {
 }
 
 #[tokio::test]
-async fn what_is_in_use_of_the_file_falls_when_records_are_pruned() {
+async fn the_bytes_in_use_fall_when_records_are_pruned() {
     let place = Place::new();
     let store = place.store().await;
     let used = async || store.size().await.unwrap().bytes.unwrap();

@@ -153,7 +153,7 @@ async fn pages_hold_each_record_once_while_others_are_added() {
 
 /// Held keys are found without reading all other records.
 #[tokio::test]
-async fn what_has_no_outcome_has_an_index() {
+async fn records_without_an_outcome_have_an_index() {
     let place = Place::new();
     let (_store, client) = (place.store().await, place.client());
     let plan = |statement: &str| -> String {

@@ -30,7 +30,7 @@ async fn a_folder_that_is_not_there_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_refused_and_left_as_it_is() {
+async fn a_file_that_is_not_a_database_is_refused_and_left_as_it_is() {
     let place = Place::new();
     let text = "These are words, and no database. ".repeat(200);
     fs::write(place.path(), &text).unwrap();
@@ -47,7 +47,7 @@ async fn a_folder_is_no_file() {
 }
 
 #[tokio::test]
-async fn what_has_no_file_that_can_be_shared_is_refused() {
+async fn a_database_without_a_shared_file_is_refused() {
     for name in ["", ":memory:", "file:semel.db?mode=memory"] {
         let error = SqliteStore::open(name).await.err().expect("it was opened");
         assert!(!error.is_transient() && error.to_string().contains(&format!("{name:?}")), "{error}");

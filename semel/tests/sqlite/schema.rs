@@ -94,7 +94,7 @@ async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn tables_of_somebody_else_are_left_alone() {
+async fn foreign_tables_are_left_alone() {
     let place = Place::new();
     let client = place.client();
     client.execute_batch("create table theirs as select 7 as seven").unwrap();
@@ -112,14 +112,14 @@ fn application_id(client: &Connection) -> i32 {
 }
 
 #[tokio::test]
-async fn a_new_file_says_whose_it_is() {
+async fn a_new_file_names_its_application() {
     let place = Place::new();
     let _store = place.store().await;
     assert_eq!(&application_id(&place.client()).to_be_bytes(), b"seml");
 }
 
 #[tokio::test]
-async fn of_many_who_migrate_a_new_file_at_once_one_does() {
+async fn of_many_concurrent_migrations_of_a_new_file_one_is_applied() {
     let place = Place::new();
     let stores = join_all((0..8).map(|_| place.options().open())).await;
     let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;

@@ -44,7 +44,7 @@ fn is_unreadable<T: Debug>(answer: Result<T, StoreError>, what: &str) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
+async fn an_unreadable_record_is_an_error_to_all_and_stays_as_it_is() {
     for change in DAMAGES {
         let place = Place::new();
         let (store, client) = (place.store().await, place.client());
@@ -91,7 +91,7 @@ async fn an_outcome_that_cannot_be_read_is_not_replayed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_keeps_nobody_else_from_an_answer() {
+async fn unreadable_records_do_not_affect_other_keys() {
     let place = Place::new();
     let (store, client) = (place.store().await, place.client());
     let bad = ask(&store, "key").await;

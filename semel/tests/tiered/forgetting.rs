@@ -91,7 +91,7 @@ async fn operator_hears_that_the_hot_store_did_not_and_can_try_again() {
 }
 
 #[tokio::test]
-async fn operator_who_tries_again_after_somebody_used_the_key_takes_nothing_from_them() {
+async fn repeated_forget_after_a_new_use_of_the_key_takes_nothing_from_it() {
     let mut own = Own::start();
     let tier = own.place.tier().await;
     let (asked, lease) = done(&tier, "key").await;

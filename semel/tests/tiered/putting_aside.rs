@@ -26,7 +26,7 @@ async fn slow_claims(tier: &impl Store, timeout: Duration) -> usize {
 }
 
 #[tokio::test]
-async fn first_few_wait_for_a_frozen_hot_store_and_the_others_do_not() {
+async fn the_first_few_wait_for_a_frozen_hot_store_and_later_claims_do_not() {
     let mut own = Own::start();
     let timeout = Duration::from_secs(1);
     let tier = own.place.tier().await.with_timeout(timeout).unwrap();

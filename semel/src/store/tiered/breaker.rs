@@ -108,7 +108,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(1);
 
     #[tokio::test(start_paused = true)]
-    async fn who_fails_is_put_aside_and_tried_again_ever_more_seldom() {
+    async fn a_failing_store_is_skipped_and_tried_again_after_growing_pauses() {
         let breaker = Breaker::new();
         assert!(!breaker.failed(Turn::Ask) && !breaker.failed(Turn::Ask));
         assert_eq!(breaker.turn(), Turn::Ask);

@@ -145,7 +145,7 @@ async fn replays_of_one_key_share_their_bytes() {
 }
 
 #[tokio::test]
-async fn a_shortage_is_told_to_those_who_wait_and_seen_by_those_who_come() {
+async fn a_shortage_ends_waits_and_is_seen_by_new_requests() {
     let memory = Memory::new(8 * STEP);
     let mut early = memory.let_go()();
     let mut charge = memory.request();

@@ -244,7 +244,7 @@ async fn a_question_alone_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_queued_meanwhile_goes_together_and_owners_go_first() {
+async fn operations_queued_during_a_batch_form_the_next_and_owners_go_first() {
     let (stage, batcher, first) = Stage::busy().await;
     let claims = ask(&batcher, Lane::Claim, &numbered([1, 2])).await;
     let owners = ask(&batcher, Lane::Owner, &numbered([3, 4])).await;
@@ -280,7 +280,7 @@ async fn next_batch(waiting: std::ops::Range<u32>) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_few_wait_for_those_who_come_back_at_once_and_many_do_not() {
+async fn few_operations_wait_for_callers_that_return_at_once_and_many_do_not() {
     assert_eq!(next_batch(20..22).await, [20, 21, 11, 12]);
     assert_eq!(next_batch(20..28).await, (20..28).collect::<Vec<_>>());
 }

@@ -61,7 +61,7 @@ async fn a_suspect_goes_alone_until_it_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_about_a_suspect_keeps_its_order_and_the_others_go_on() {
+async fn operations_about_a_suspect_keep_their_order_and_the_rest_go_on() {
     let (stage, batcher, first) = Stage::busy().await;
     let mut pending = ask(&batcher, Lane::Claim, &[bad(1), plain(2)]).await;
     stage.go_on_once();
