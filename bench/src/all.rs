@@ -1,4 +1,4 @@
-//! Everything in one run, with a page and its pictures.
+//! All benchmarks in one run, with a page and its plots.
 
 use std::path::PathBuf;
 
@@ -46,10 +46,10 @@ impl Part {
     }
 }
 
-/// Measures everything. A figure that is missed is written down; it is no failure of the run.
+/// Measures everything. A missed figure is reported and does not fail the run.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let load = load_before();
-    // What is not built yet is built before the clock starts.
+    // Missing programs are built before the clock starts.
     if args.only.is_empty() || args.only.contains(&Part::Gateway) {
         gateway::build()?;
     }

@@ -10,10 +10,10 @@ use semel::{Intent, Key, Outcome, Store};
 
 use crate::load::flat_out;
 
-/// As large as a small JSON answer.
+/// The size of a small JSON answer.
 pub(crate) const BODY_BYTES: usize = 200;
 
-/// Somebody who claims keys of a store, records outcomes and asks for them again.
+/// A caller that claims keys of a store, records outcomes and repeats claims.
 pub(crate) struct Caller<S> {
     pub(crate) store: S,
     intent: Intent,
@@ -26,7 +26,7 @@ impl<S: Store + 'static> Caller<S> {
         Ok(Self { store, intent: Intent::of("POST /charges", "", &1)?, body })
     }
 
-    /// With another body of the outcomes.
+    /// Sets the body of the outcomes.
     pub(crate) fn with_body(self, body: Vec<u8>) -> Self {
         Self { body: body.into(), ..self }
     }
@@ -44,8 +44,9 @@ impl<S: Store + 'static> Caller<S> {
         Ok(self.store.claim(&ask).await?)
     }
 
-    /// Lets every connection of the store say what it did. Postgres hears it at the end of a statement, if the last time was more
-    /// than a second ago; a session that just goes idle keeps it for ten more.
+    /// Makes every connection of the store report its statistics. Postgres reports at the end of a
+    /// statement, if the last report is more than a second old; a session that just goes idle
+    /// delays it for ten more seconds.
     pub(crate) async fn report(self: &Arc<Self>) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         let caller = Arc::clone(self);
@@ -68,7 +69,7 @@ impl<S: Store + 'static> Caller<S> {
         Ok(())
     }
 
-    /// Asks for a key that has an outcome, and reads it.
+    /// Claims a key that has an outcome, and reads the outcome.
     pub(crate) async fn replay(&self, key: &str) -> Result<()> {
         let Claim::Done(done) = self.claim(key).await? else { bail!("{key} is not done") };
         ensure!(

@@ -1,4 +1,4 @@
-//! How often a second the disk says that something is on it.
+//! The number of times a second that the disk confirms a write.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,10 +10,11 @@ use anyhow::{Context, Result};
 use crate::report::{Report, progress};
 use crate::rounds::{Rounds, number};
 
-/// As large as a page of Postgres.
+/// The size of a page of Postgres.
 const BYTES: usize = 8 << 10;
 
-/// Appends pages to a file in a folder, one after the other, each synced: as one caller's commits are.
+/// Appends pages to a file in a folder, one after the other, each synced, like the commits of one
+/// caller.
 pub(crate) fn measure(folder: &Path, rounds: usize, seconds: f64, report: &mut Report) -> Result<()> {
     progress("disk: append and sync");
     let path = folder.join("synced");

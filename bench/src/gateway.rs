@@ -1,4 +1,4 @@
-//! The gateway before an upstream: beside the upstream itself, and beside nginx.
+//! The gateway in front of an upstream, compared with the upstream itself, and with nginx.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::report::{Report, progress};
 use crate::rounds::{Rounds, grouped, number};
 use crate::table::Table;
 
-/// How many connections ask at the same time.
+/// The number of concurrent connections.
 const CONNECTIONS: usize = 64;
 
-/// What to measure, and how long.
+/// The parts to measure, and their length.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Rounds; the sides take turns, and the median counts
@@ -29,27 +29,27 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
 
-    /// How many new keys go through the gateway to see whether its memory grows
+    /// The number of new keys that are sent through the gateway to see whether its memory grows
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
 
-    /// A binary to measure instead of the one that is built for it
+    /// A gateway binary to measure instead of the one that is built
     #[arg(long)]
     binary: Option<PathBuf>,
 }
 
-/// Who is asked, by which keys.
+/// The name of a side, its server, and its keys.
 type Side<'a> = (&'static str, &'a Served, fn(u64) -> String);
 
 impl Args {
-    /// For the page of all benchmarks.
+    /// The settings for the page of all benchmarks.
     pub(crate) fn of_page(long: bool) -> Self {
         let (rounds, seconds, keys) = if long { (5, 2.0, 1_000_000) } else { (3, 1.5, 150_000) };
         Self { rounds, seconds, keys, binary: None }
     }
 }
 
-/// Measures, and compares with what is promised.
+/// Measures, and compares the results with the bounds.
 pub(crate) fn run(args: &Args) -> Result<()> {
     measure(args)?.finish()
 }
@@ -88,7 +88,7 @@ async fn compare(args: &Args, report: &mut Report) -> Result<()> {
             let before = side.processor_seconds()?;
             let length = Duration::from_secs_f64(args.seconds);
             let answered = flat_out(side.address, CONNECTIONS, length, *key).await?.max(1) as f64;
-            // The first time, memory is fetched from the system, and connections are made.
+            // The first round fetches memory from the system, and makes the connections.
             if round > 0 {
                 rates[at].push(answered / args.seconds);
                 micros[at].push((side.processor_seconds()? - before) * 1e6 / answered);
@@ -100,7 +100,7 @@ async fn compare(args: &Args, report: &mut Report) -> Result<()> {
     let columns = ["", "requests a second", "µs of its processor time each", "vs the upstream"];
     let mut table = Table::new(title, columns);
     for (((name, ..), rate), micros) in sides.iter().zip(&rates).zip(&micros) {
-        // nginx works in children, whose time is not counted.
+        // nginx works in child processes, whose time is not counted.
         let time = if name.starts_with("nginx") { "–".to_owned() } else { micros.show() };
         let ratio = number(rate.over(direct).median());
         table.row([(*name).to_owned(), rate.show(), time, format!("{ratio} x")]);
@@ -117,7 +117,7 @@ async fn compare(args: &Args, report: &mut Report) -> Result<()> {
     grow(args, &semel, report).await
 }
 
-/// Many new keys, and what they do to the memory.
+/// Sends many new keys, and measures their effect on the memory.
 async fn grow(args: &Args, semel: &Served, report: &mut Report) -> Result<()> {
     progress("gateway: its memory while new keys go through");
     let (mut sent, mut seen) = (0, Vec::new());
@@ -162,7 +162,8 @@ async fn gateway(args: &Args, upstream: SocketAddr, folder: &Path) -> Result<Ser
     Served::listening("semel", command, "listening on ").await
 }
 
-/// nginx as it is advised to be set up before a service: connections to it are kept.
+/// nginx in the recommended configuration for a reverse proxy: connections to the upstream are
+/// kept.
 async fn nginx(upstream: SocketAddr, folder: &Path, report: &mut Report) -> Result<Served> {
     let program = testkit::programs::nginx()?;
     let said = Command::new(&program).arg("-v").output().await.context("could not run nginx")?;
@@ -191,7 +192,7 @@ async fn nginx(upstream: SocketAddr, folder: &Path, report: &mut Report) -> Resu
     Served::at("nginx", command, port.address()).await
 }
 
-/// A folder that is gone in the end.
+/// A folder that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! Callers that call as fast as they can, or at a pace.
+//! Callers that call as fast as they can, or at a fixed rate.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measured {
     pub(crate) per_second: f64,
@@ -28,7 +28,7 @@ impl Measured {
         Self { per_second: operations as f64 / took.as_secs_f64(), operations, latencies }
     }
 
-    /// The same if each operation was a batch of so many.
+    /// The result if each operation was a batch of this many.
     pub(crate) fn times(mut self, batch: u64) -> Self {
         self.per_second *= batch as f64;
         self.operations *= batch;
@@ -41,7 +41,7 @@ impl Measured {
     }
 }
 
-/// Lets so many callers call for so long, each again as soon as it is answered.
+/// Lets this many callers call for this long, each again as soon as it is answered.
 pub(crate) async fn flat_out<F, C>(callers: usize, length: Duration, call: C) -> Result<Measured>
 where
     C: Fn(u64) -> F + Send + Sync + 'static,
@@ -71,8 +71,9 @@ where
     Ok(Measured::of(latencies, began.elapsed()))
 }
 
-/// Calls at a pace, whether earlier calls are answered or not, until told to stop. The latency counts from the
-/// moment at which the call was due, so a stall is charged to all that it held up.
+/// Calls at a fixed rate, whether or not earlier calls are answered, until stopped. The latency
+/// counts from the moment at which the call was due, so a stall is charged to all calls that it
+/// delayed.
 pub(crate) async fn at_pace<F, C>(
     per_second: u32,
     stop: impl Future<Output = ()>,

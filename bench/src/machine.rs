@@ -1,17 +1,18 @@
-//! The machine, as far as it matters for a figure.
+//! The properties of the machine that matter for a figure.
 
 use std::fs::read_to_string;
 use std::path::Path;
 use std::process::Command;
 
-/// What others were doing before anything was measured: on a busy machine, figures are those of the rest.
+/// The load of the machine before the measurement: on a busy machine, the figures are those of the
+/// remaining processors.
 pub(crate) fn load_before() -> (&'static str, String) {
     let load = read_to_string("/proc/loadavg").ok().and_then(|load| Some(load.split(' ').next()?.to_owned()));
     let load = load.unwrap_or_else(|| "unknown".to_owned());
     ("load before the run", format!("{load} over the last minute, a build before it included"))
 }
 
-/// What it is made of, a line for each part. Nothing that names it.
+/// The parts of the machine, a line for each. Nothing identifies it.
 pub(crate) fn machine(folder: &Path) -> Vec<(&'static str, String)> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let model = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned());
@@ -35,7 +36,7 @@ pub(crate) fn machine(folder: &Path) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a file of names and values says first.
+/// The first value of this name in a file of names and values.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

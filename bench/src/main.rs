@@ -33,19 +33,23 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Everything in one run, with the page and the plots of it
+    /// All benchmarks in one run, with their page and plots
     All(all::Args),
     /// Claim + complete and replay in the memory store, on one thread and on two
     Memory(memory::Args),
-    /// Claim + complete, replay, log bytes, prune and size on Postgres, beside the ways of others and pgbench
+    /// Claim + complete, replay, log bytes, prune and size on Postgres, compared with other designs
+    /// and pgbench
     Postgres(postgres::Args),
-    /// Claim + complete and replay on Redis beside redis-benchmark, and Redis before Postgres when it dies
+    /// Claim + complete and replay on Redis, compared with redis-benchmark; and Redis in front of
+    /// Postgres when it dies
     Redis(redis::Args),
-    /// The layer around an axum app: what it costs in memory, and on Postgres beside cratestack-axum
+    /// The layer around an axum app: its cost in memory, and on Postgres compared with
+    /// cratestack-axum
     Http(http::Args),
-    /// The gateway beside its upstream and beside nginx, replays from SQLite, and its memory
+    /// The gateway, compared with its upstream and with nginx; replays from SQLite, and its memory
     Gateway(gateway::Args),
-    /// What an operation costs on Postgres by load, body, callers, rows and processes, for docs/scaling.md
+    /// The cost of an operation on Postgres by load, body, callers, rows and processes, for
+    /// docs/scaling.md
     Scaling(scaling::Args),
     /// One of the processes that `scaling` measures
     #[command(hide = true)]

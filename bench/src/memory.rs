@@ -1,4 +1,4 @@
-//! What the verbs cost when the store costs nothing: the protocol itself, in memory.
+//! The cost of the verbs over a store without cost: the protocol itself, in memory.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::report::{Report, progress};
 use crate::rounds::{Rounds, grouped, number};
 use crate::table::Table;
 
-/// How much to measure.
+/// The amount to measure.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Operations of each thread in each round
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     rounds: usize,
 }
 
-/// What is measured.
+/// The measured load.
 #[derive(Clone, Copy)]
 enum Load {
     ClaimComplete,
@@ -30,7 +30,7 @@ enum Load {
 }
 
 impl Args {
-    /// For the page of all benchmarks.
+    /// The settings for the page of all benchmarks.
     pub(crate) fn of_page(long: bool) -> Self {
         Self { operations: 200_000, rounds: if long { 9 } else { 5 } }
     }
@@ -82,7 +82,7 @@ fn rate(load: Load, threads: u32, operations: u32) -> Result<f64> {
     Ok(f64::from(threads * operations) / started.elapsed().as_secs_f64())
 }
 
-/// The claims are made beforehand: a server has them from its request.
+/// The claims are created in advance, because a server gets them from its requests.
 fn asks(store: &MemoryStore, thread: u32, operations: u32) -> Result<Vec<Ask>> {
     let scope = Scope::new("bench")?.with_principal(&format!("thread {thread}"))?;
     let intent = Intent::of("charge", "invoice-42", "200 bytes of it")?;

@@ -6,16 +6,16 @@ use crate::report::{Figure, Item, Report};
 use crate::rounds::number;
 use crate::table::Table;
 
-/// What the page says about the run as a whole.
+/// The facts about the run as a whole.
 pub(crate) struct Run {
-    /// The command that does the same.
+    /// The command that repeats the run.
     pub(crate) command: String,
     pub(crate) machine: Vec<(&'static str, String)>,
     pub(crate) seconds: f64,
     pub(crate) rounds: &'static str,
 }
 
-/// Written in full, and without anything that would differ if nothing was measured anew.
+/// The whole page. It contains nothing that would differ without a new measurement.
 pub(crate) fn page(run: &Run, reports: &[Report]) -> String {
     let mut page = format!(
         "# Benchmarks\n\n\
@@ -73,7 +73,7 @@ fn noise(run: &Run) -> String {
     )
 }
 
-/// Who is measured.
+/// The section about the measured sides.
 const SIDES: &str = "## Who is measured\n\n\
     | side | what it does on Postgres |\n| --- | --- |\n\
     | semel | the store as it is: what is queued goes in one transaction, over two connections |\n\

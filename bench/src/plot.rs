@@ -11,18 +11,18 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 62.0;
 const BOTTOM: f64 = 56.0;
-/// Between two names beside each other.
+/// The distance between two neighbouring names.
 const LINE_HEIGHT: f64 = 16.0;
-/// The first is semel's own.
+/// The first colour is semel's own.
 const COLOURS: [&str; 9] =
     ["#0b57d0", "#c2410c", "#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f", "#475569", "#111827"];
 
-/// A picture with its name as a file.
+/// A plot, with the name of its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Plot {
     pub(crate) file: &'static str,
     pub(crate) title: String,
-    /// What is measured, and its unit.
+    /// The measured quantity, and its unit.
     pub(crate) measure: &'static str,
     pub(crate) shape: Shape,
 }
@@ -38,9 +38,9 @@ pub(crate) enum Shape {
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Limits are dashed: they are not something to choose.
+    /// Set for a limit, which is dashed because it cannot be chosen.
     pub(crate) limit: bool,
-    /// Which of the colours: the same side has the same one in all pictures.
+    /// The number of the colour: a side has the same one in all plots.
     pub(crate) colour: usize,
     pub(crate) values: Vec<Rounds>,
 }
@@ -101,7 +101,7 @@ impl Plot {
         let ends: Vec<f64> =
             lines.iter().map(|line| line.values.last().map_or(bottom, |v| scale.at(v.median()))).collect();
         let places = apart(&ends, LINE_HEIGHT, TOP + 8.0, bottom);
-        // The first line is drawn last, over the others.
+        // The first line is drawn last, above all other lines.
         for (at, line) in lines.iter().enumerate().rev() {
             let colour = COLOURS[line.colour % COLOURS.len()];
             let width = if at == 0 { 3.0 } else { 1.8 };

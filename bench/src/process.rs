@@ -1,17 +1,17 @@
-//! What the system says about processes.
+//! Processor time and memory of processes, as the system reports them.
 
 use anyhow::{Context, Result};
 
-/// The unit in which Linux tells the processor time of a process.
+/// The unit in which Linux reports the processor time of a process.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What is told of a process, behind its name.
+/// The fields of a process, behind its name.
 struct Stat(Vec<String>);
 
 impl Stat {
     fn of(process: &str) -> Result<Self> {
         let stat = file(process, "stat")?;
-        // The name may hold spaces; it ends with the last parenthesis.
+        // The name may contain spaces; it ends with the last parenthesis.
         let (_, fields) = stat.rsplit_once(')').context("/proc has another form")?;
         Ok(Self(fields.split_whitespace().map(str::to_owned).collect()))
     }
@@ -28,7 +28,7 @@ impl Stat {
         Ok((self.number(11)? + self.number(12)?) / TICKS_PER_SECOND)
     }
 
-    /// That of children which have ended.
+    /// The processor time of children that have ended.
     fn seconds_of_children(&self) -> Result<f64> {
         Ok((self.number(13)? + self.number(14)?) / TICKS_PER_SECOND)
     }
@@ -47,7 +47,7 @@ pub(crate) fn family_seconds(member: i32) -> Result<f64> {
     for entry in std::fs::read_dir("/proc").context("could not read /proc")?.flatten() {
         let name = entry.file_name();
         let Some(process) = name.to_str().filter(|name| name.parse::<u32>().is_ok()) else { continue };
-        // It may have ended meanwhile.
+        // The process may have ended in between.
         if let Ok(stat) = Stat::of(process)
             && stat.parent()? == parent
         {

@@ -1,4 +1,4 @@
-//! What a benchmark found: tables, plots, and the figures beside their bounds.
+//! The results of a benchmark: tables, plots, and the figures with their bounds.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -9,16 +9,16 @@ use crate::plot::Plot;
 use crate::rounds::{Rounds, number};
 use crate::table::Table;
 
-/// What one benchmark found. It is printed as it comes in, and kept for the page.
+/// The results of one benchmark. They are printed as they come in, and kept for the page.
 pub(crate) struct Report {
     pub(crate) heading: &'static str,
     pub(crate) items: Vec<Item>,
     pub(crate) figures: Vec<Figure>,
-    /// What took part, and in which version.
+    /// The measured programs, with their versions.
     pub(crate) versions: Vec<(&'static str, String)>,
 }
 
-/// Something to look at.
+/// A table or a plot.
 pub(crate) enum Item {
     Text(String),
     Table(Table),
@@ -30,7 +30,7 @@ pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) found: Rounds,
     bound: Bound,
-    /// Why it is missed, where it is.
+    /// The reason for missing the bound, where it is missed.
     pub(crate) why: String,
 }
 
@@ -45,7 +45,8 @@ impl Figure {
         self.keeps(self.found.median())
     }
 
-    /// Whether some rounds keep the bound and some do not: then a quiet machine has to say.
+    /// Returns `true` if some rounds keep the bound and some do not: then a quiet machine has to
+    /// decide.
     pub(crate) fn undecided(&self) -> bool {
         self.keeps(self.found.least()) != self.keeps(self.found.most())
     }
@@ -64,7 +65,8 @@ impl Figure {
         }
     }
 
-    /// Says why the bound is missed on a machine like ours; it is shown only if it is.
+    /// Adds the reason for missing the bound on the reference machine; it is shown only if the
+    /// bound is missed.
     pub(crate) fn explained(&mut self, why: impl Into<String>) {
         self.why = why.into();
     }
@@ -131,12 +133,12 @@ impl Report {
     }
 }
 
-/// Says what is done now, and how long everything has taken so far.
+/// Prints the present step, and the time so far.
 pub(crate) fn progress(what: impl AsRef<str>) {
     println!("[{:>4.0} s] {}", seconds_so_far(), what.as_ref());
 }
 
-/// How long this program has run, from the first time it was asked on.
+/// The run time of this program, from the first call on.
 pub(crate) fn seconds_so_far() -> f64 {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64()

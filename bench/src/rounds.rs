@@ -1,4 +1,4 @@
-//! What the rounds of a measurement came to.
+//! The results of the rounds of a measurement.
 
 /// A value for each round.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,13 +33,14 @@ impl Rounds {
         self.0.len()
     }
 
-    /// How far the farthest round is from the median, as a part of it.
+    /// The distance of the farthest round from the median, as a fraction of it.
     pub(crate) fn spread(&self) -> f64 {
         let median = self.median();
         (self.most() - median).max(median - self.least()) / median
     }
 
-    /// Round by round: what else the machine did in one is in both, and leaves the ratio alone.
+    /// The ratio, round by round: other load on the machine affects both sides of a round, and
+    /// cancels out.
     pub(crate) fn over(&self, other: &Self) -> Self {
         self.with(other, |ours, theirs| ours / theirs)
     }
@@ -79,7 +80,7 @@ impl From<f64> for Rounds {
     }
 }
 
-/// A number with as many digits as mean something: three.
+/// A number with three significant digits.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {

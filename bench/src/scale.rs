@@ -1,6 +1,6 @@
-//! Where values and names are on a plot.
+//! The positions of values and names on a plot.
 
-/// Where values are on the page.
+/// The mapping from values to positions on the page.
 pub(crate) struct Scale {
     from: f64,
     to: f64,
@@ -10,7 +10,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// A scale from one place to another that has room for these values, and begins and ends with a round one.
+    /// A scale between two positions that has room for these values, and begins and ends with a
+    /// round one.
     pub(crate) fn over(values: impl Iterator<Item = f64>, logarithmic: bool, start: f64, end: f64) -> Self {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| value.is_finite() && (!logarithmic || *value > 0.0)) {
@@ -50,7 +51,7 @@ impl Scale {
         self.start + part * (self.end - self.start)
     }
 
-    /// One, two or five times a power of ten, so that there are about five.
+    /// One, two or five times a power of ten, so that there are about five steps.
     fn step(&self) -> f64 {
         let rough = (self.to - self.from) / 5.0;
         let decade = 10_f64.powf(rough.log10().floor());
@@ -67,7 +68,7 @@ impl Scale {
             let count = ((self.to - self.from) / step).round() as usize;
             return (0..=count).map(|at| self.from + at as f64 * step).collect();
         }
-        // Few decades have room for more than their beginnings.
+        // A scale over many decades has room only for their beginnings.
         let parts: &[f64] = if self.to / self.from > 2000.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = self.from.log10().floor() as i32..=self.to.log10().ceil() as i32;
         let all = decades.flat_map(|decade| parts.iter().map(move |part| part * 10_f64.powi(decade)));
@@ -75,7 +76,7 @@ impl Scale {
     }
 }
 
-/// Moves what would overlap apart, within these bounds, and keeps the order.
+/// Moves overlapping positions apart, within these bounds, and keeps their order.
 pub(crate) fn apart(wanted: &[f64], room: f64, from: f64, to: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));

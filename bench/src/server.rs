@@ -1,4 +1,4 @@
-//! The server that is measured, and what it says about itself.
+//! The measured server, and its statistics.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::process::family_seconds;
 use crate::report::progress;
 
-/// A durable server, and a connection to ask it about itself.
+/// A durable server, and a connection for its statistics.
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) version: String,
@@ -20,12 +20,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server of a URL, or one of our own.
+    /// The server of a URL, or a new one.
     pub(crate) async fn start(url: Option<&str>) -> Result<Self> {
         let (url, own) = match url {
             Some(url) => (url.to_owned(), None),
             None => {
-                // Room for the ten million rows, and no checkpoint in the middle of a figure.
+                // The settings leave room for the ten million rows, and avoid a checkpoint in the
+                // middle of a figure.
                 let settings = [
                     "shared_buffers=2GB",
                     "max_wal_size=16GB",
@@ -62,13 +63,14 @@ impl Server {
         self.own.as_ref().map_or_else(|| Ok(Command::new(name)), |own| own.program(name))
     }
 
-    /// The processor time of all processes of the server so far. The server has to be on this machine.
+    /// The processor time of all processes of the server so far. The server has to be on this
+    /// machine.
     pub(crate) async fn processor_seconds(&self) -> Result<f64> {
         let process: i32 = self.client.query_one("select pg_backend_pid()", &[]).await?.get(0);
         family_seconds(process)
     }
 
-    /// How often the log was synced to the disk, as far as sessions have reported it.
+    /// The number of syncs of the log, as far as sessions have reported them.
     pub(crate) async fn log_syncs(&self) -> Result<f64> {
         let moved = self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0) >= 18;
         let question = if moved {
@@ -79,14 +81,14 @@ impl Server {
         Ok(self.client.query_one(question, &[]).await?.get(0))
     }
 
-    /// How many bytes were written to the log so far.
+    /// The number of bytes written to the log so far.
     pub(crate) async fn log_bytes(&self) -> Result<f64> {
         let question = "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8";
         Ok(self.client.query_one(question, &[]).await?.get(0))
     }
 
-    /// How often the table of a schema was read from end to end, and how often through its index, as far as sessions have
-    /// reported it.
+    /// The numbers of sequential scans and of index scans of the table of a schema, as far as
+    /// sessions have reported them.
     pub(crate) async fn scans(&self, schema: &str) -> Result<(i64, i64)> {
         let question = "
             select seq_scan, idx_scan
@@ -101,7 +103,7 @@ impl Server {
         Ok(self.client.query_one("select clock_timestamp()", &[]).await?.get(0))
     }
 
-    /// How many connections besides this one have been given something to do since then.
+    /// The number of other connections that have been active since then.
     pub(crate) async fn busy_since(&self, then: SystemTime) -> Result<i64> {
         let question = "
             select count(*)
@@ -114,18 +116,18 @@ impl Server {
         self.client.batch_execute(script).await.with_context(|| script.to_owned())
     }
 
-    /// Empties the tables of all sides, so that each figure begins with the same and none pays for another one's vacuum. What
-    /// the size of a table costs is a figure of its own.
-    pub(crate) async fn begin_anew(&self, tables: &[&str]) -> Result<()> {
+    /// Empties the tables of all sides, so that each figure begins with the same state and none
+    /// pays for another one's vacuum. The cost of a table's size is a figure of its own.
+    pub(crate) async fn empty_tables(&self, tables: &[&str]) -> Result<()> {
         self.run(&format!("truncate {}", tables.join(", "))).await?;
         self.run("checkpoint").await
     }
 
-    /// Adds so many done records with random ids.
+    /// Adds this many done records with random ids.
     pub(crate) async fn fill(&self, schema: &str, rows: u64, expired: bool) -> Result<()> {
         progress(format!("  filling {schema} with {rows} records"));
         let kept = if expired { "interval '-1 minute'" } else { "interval '1 day'" };
-        // With the index and durable commits it would take hours; what is there in the end is the same.
+        // With the index and durable commits it would take hours; the final state is the same.
         let steps = [
             "set synchronous_commit = off".to_owned(),
             format!("alter table {schema}.records drop constraint records_pkey"),

@@ -1,6 +1,6 @@
 //! A table, for the terminal and for a page.
 
-/// Rows of words; the first column names them.
+/// Rows of words; the first column has the names.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub(crate) title: String,
@@ -20,7 +20,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// With columns of one width each.
+    /// The table with columns of equal width.
     pub(crate) fn text(&self) -> String {
         let all = || std::iter::once(&self.columns).chain(&self.rows);
         let width =

@@ -278,7 +278,7 @@ mod facts {
     }
 
     #[test]
-    fn a_round_in_which_nobody_got_anything_fails() {
+    fn a_round_without_an_outcome_fails() {
         let nothing = Verdict { counts: Counts::default(), violations: Vec::new() };
         assert!(judge(Expected::Nothing, &nothing).is_err());
     }

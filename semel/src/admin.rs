@@ -1,6 +1,8 @@
-//! The tools of the operator: listing records, settling held keys, pruning, and the health of an engine.
+//! The tools of the operator: listing records, settling held keys, pruning, and the health of an
+//! engine.
 //!
-//! The binary `semel` is made of these. Records themselves are described in [`store`](crate::store).
+//! The binary `semel` is made of these. Records themselves are described in
+//! [`store`](crate::store).
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

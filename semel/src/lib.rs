@@ -1,8 +1,8 @@
 //! Makes operations safe to retry: payments, orders, mails that must go out once, jobs.
 //!
-//! A caller names an operation by a [`Key`]. semel claims the key in a [`Store`], lets one attempt run, records its
-//! [`Outcome`], and answers every repeat from the record. If a process dies in between, the next attempt does not
-//! guess: it follows the [`Policy`].
+//! A caller names an operation by a [`Key`]. semel claims the key in a [`Store`], lets one attempt
+//! run, records its [`Outcome`], and answers every repeat from the record. If a process dies in
+//! between, the next attempt does not guess: it follows the [`Policy`].
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -59,8 +59,8 @@
 //!   (feature `sqlite`); in Redis: `RedisStore` (feature `redis`).
 //! - To let Redis, or memory, answer repeats before Postgres: [`Tiered`].
 //! - To look into a store, settle a held key and remove expired records: [`admin`].
-//! - To set the options of a store, use one directly, or write one: [`store`], and the suite in `semel::store::conformance` (feature
-//!   `conformance`).
+//! - To set the options of a store, use one directly, or write one: [`store`], and the suite in
+//!   `semel::store::conformance` (feature `conformance`).
 //! - To tell one failure from another: [`error`].
 //! - The rule itself: [`protocol::decide`].
 

@@ -1,4 +1,4 @@
-//! The memory store keeps the contract, and its own limits.
+//! The memory store, which keeps the contract and its own limits.
 
 use std::sync::Arc;
 use std::time::Duration;

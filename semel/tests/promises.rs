@@ -1,4 +1,4 @@
-//! The page that promises and the functions that check are the same list.
+//! The list of promises, which is the same on the page and in the functions that check them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use semel::store::{conformance::PRIMITIVES, conformance::PROMISES};
 
-/// Name and first line of the docs of every promise, as the source has them.
+/// The name and the first line of the docs of every promise, from the source.
 fn in_source() -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/conformance");
     let mut found = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The real servers that `cargo xtask test` starts are there and answer.
+//! The real servers that `cargo xtask test` starts, which exist and answer.
 
 use testkit::servers::{postgres_url, redis_url};
 

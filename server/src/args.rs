@@ -17,9 +17,9 @@ use crate::exit;
 
 /// Makes operations safe to retry.
 ///
-/// A key is claimed in a store, one attempt runs, its outcome is recorded, and every repeat is answered from the
-/// record. `semel demo` shows it; `semel gateway` does it for a service in any language; the other commands are for
-/// whoever looks after the records.
+/// A key is claimed in a store, one attempt runs, its outcome is recorded, and every repeat is
+/// answered from the record. `semel demo` shows it; `semel gateway` does it for a service in any
+/// language; the other commands are for operators.
 #[derive(Debug, Parser)]
 #[command(name = "semel", version, arg_required_else_help = true, max_term_width = 110, after_help = exit::HELP)]
 pub(crate) struct Args {
@@ -29,17 +29,20 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Gives a service in any language safe retries: a proxy that knows the Idempotency-Key
+    /// Gives a service in any language safe retries: a proxy for the Idempotency-Key header
     ///
-    /// Requests with a key run once: the gateway claims the key, asks the upstream, records what it answers, and answers every
-    /// repeat from the record. Requests without a key pass through. The upstream gets the headers Semel-Key, Semel-Token,
-    /// Semel-Fence and Semel-Attempt, and may answer with Idempotency-Verdict: record, release or abandon.
+    /// Requests with a key run once: the gateway claims the key, sends the request to the upstream,
+    /// records its response, and answers every repeat from the record. Requests without a key pass
+    /// through. The upstream gets the headers Semel-Key, Semel-Token, Semel-Fence and
+    /// Semel-Attempt, and may answer with Idempotency-Verdict: record, release or abandon.
     ///
-    /// SIGHUP reads the file of --config anew; SIGTERM lets requests under way end, and then ends.
+    /// SIGHUP reloads the file of --config; SIGTERM lets requests in progress end, and then stops
+    /// the gateway.
     ///
     /// Example: semel gateway --upstream http://127.0.0.1:3000
     ///
-    /// Example: semel gateway --config semel.toml --store postgres://semel@db/app --cache redis://cache
+    /// Example: semel gateway --config semel.toml --store postgres://semel@db/app --cache
+    /// redis://cache
     Gateway(Box<Settings>),
 
     /// Checks a configuration of the gateway
@@ -48,9 +51,9 @@ pub(crate) enum Command {
 
     /// Shows what semel does: a gateway, a small payment service and SQLite, in this process
     ///
-    /// Sends a first request, a repeat, a repeat with another body, 32 at once, and one whose service breaks down, and prints
-    /// what was asked, what ran and what was answered. Then it stays up, for you to try. It needs nothing and leaves
-    /// nothing behind.
+    /// Sends a first request, a repeat, a repeat with another body, 32 at once, and one whose
+    /// service fails, and prints the requests, the runs and the responses. Then the demo stays up,
+    /// for you to try. It needs nothing and leaves nothing behind.
     ///
     /// Example: semel demo --exit
     Demo {
@@ -59,7 +62,7 @@ pub(crate) enum Command {
         exit: bool,
     },
 
-    /// Brings the schema of the store up to date, or takes it back
+    /// Brings the schema of the store up to date, or reverts it
     ///
     /// Redis and memory have none.
     ///
@@ -67,57 +70,61 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Migrate(MigrateCommand),
 
-    /// Lists records: whose key, where it stands, who runs it
+    /// Lists records: the key, its state and its owner
     ///
-    /// The first hundred, and how to get the next; --all shows all of them. Records whose retention is over are among them
-    /// until they are pruned.
+    /// The first hundred, with the cursor of the next page; --all shows all of them. Expired
+    /// records are included until they are pruned.
     ///
     /// Example: semel list --state running --older-than 10m
     ///
     /// Example: semel list --all --output json | jq -r .key
     List(ListArgs),
 
-    /// Lists held and lost records: the lease is over, and there is no outcome
+    /// Lists held and lost records: their lease is over without an outcome
     ///
-    /// Held ones wait for you: `semel inspect` shows one, and says what can be done about it. Lost ones need nobody: the
-    /// next attempt takes over.
+    /// Held records wait for an operator: `semel inspect` shows one, with the possible commands.
+    /// Lost records need no operator: the next attempt takes over.
     ///
     /// Example: semel stale
     Stale(StaleArgs),
 
-    /// Shows one record: what was asked, what happened when, and the outcome
+    /// Shows one record: its intent, its timeline and its outcome
     ///
-    /// Of a held one it says what can be done, with the commands; of a lost one, why nothing has to be.
+    /// For a held record it shows the possible commands; for a lost one, the reason why none is
+    /// necessary.
     ///
     /// Example: semel inspect order-42 --body
     Inspect(InspectArgs),
 
-    /// Records the outcome of a held or lost key: it happened
+    /// Records the outcome of a held or lost key, because its effect happened
     ///
-    /// Every repeat gets this answer from now on. Only a held or lost key can be resolved, and only with the fence that you saw: if
-    /// another attempt has it by now, nothing is changed.
+    /// Every repeat gets this answer from now on. Only a held or lost key can be resolved, and only
+    /// with the fence that you saw: if another attempt has the key by now, nothing is changed.
     ///
-    /// Example: semel resolve order-42 --fence 1763200000000000 --status 201 --body '{"id":7}' --reason 'seen at the bank'
+    /// Example: semel resolve order-42 --fence 1763200000000000 --status 201 --body '{"id":7}'
+    /// --reason 'seen at the bank'
     Resolve(ResolveArgs),
 
-    /// Lets a held or lost key be claimed again: it did not happen
+    /// Lets a held or lost key be claimed again, because its effect did not happen
     ///
-    /// The next request with this key runs. Only a held or lost key can be reset, and only with the fence that you saw.
+    /// The next request with this key runs. Only a held or lost key can be reset, and only with the
+    /// fence that you saw.
     ///
-    /// Example: semel reset order-42 --fence 1763200000000000 --reason 'the bank has no such charge'
+    /// Example: semel reset order-42 --fence 1763200000000000 --reason 'the bank has no such
+    /// charge'
     Reset(UndoArgs),
 
-    /// Lets a key be as if it had never been used; its outcome is removed
+    /// Makes a key as if it had never been used; its outcome is removed
     ///
-    /// The next request with this key runs, whatever it asks for. Any key that does not run can be forgotten, with the fence
-    /// that you saw.
+    /// The next request with this key runs, whatever its intent. Any key that does not run can be
+    /// forgotten, with the fence that you saw.
     ///
     /// Example: semel forget order-42 --fence 1763200000000000 --reason 'sent by a test'
     Forget(UndoArgs),
 
-    /// Removes expired records, some at a time
+    /// Removes expired records in batches
     ///
-    /// `semel gateway` does so by itself. It may run beside others that do.
+    /// `semel gateway` does so by itself. Several processes may prune one store.
     ///
     /// Example: semel prune --dry-run
     Prune(PruneArgs),
@@ -127,9 +134,9 @@ pub(crate) enum Command {
     /// Example: semel stats --output json
     Stats(StatsArgs),
 
-    /// Asks the store, or a gateway, whether it is well
+    /// Checks that the store, or a gateway, is healthy
     ///
-    /// The exit code is 0 if it is, and 1 if not: for health checks of containers.
+    /// The exit code is 0 if it is, and 1 if not, for health checks of containers.
     ///
     /// Example: semel health --gateway http://127.0.0.1:9180
     Health(HealthArgs),
@@ -142,9 +149,11 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Reads flags, variables and the file as `semel gateway` would, and shows what would be in force
+    /// Reads flags, variables and the file as `semel gateway` would, and shows the resulting
+    /// configuration
     ///
-    /// It opens no store and listens nowhere. The exit code is 1 if something is wrong, and the message says what.
+    /// The command opens no store and no port. The exit code is 1 if something is wrong, and the
+    /// message names it.
     ///
     /// Example: semel config check --config semel.toml
     Check(Box<Settings>),

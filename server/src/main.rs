@@ -1,4 +1,14 @@
 //! The semel binary.
+//!
+//! - `args`: the command line.
+//! - `config/`: the configuration of the gateway.
+//! - `stores`, `cache`: the store of a URL, and its cache.
+//! - `gateway/`: the reverse proxy.
+//! - `admin/`, `readiness`: the listener for operators, and the check behind `/readyz`.
+//! - `demo/`: `semel demo`.
+//! - `commands/`: the operator's commands.
+//! - `output/`: tables and JSON lines for their results.
+//! - `exit`, `log`: the exit codes, and the output of log lines.
 
 mod args;
 mod config;

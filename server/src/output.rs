@@ -76,7 +76,7 @@ pub(crate) struct Closed;
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody reads the standard output")
+        f.write_str("the standard output was closed")
     }
 }
 

@@ -246,7 +246,7 @@ async fn cached(store: Arc<dyn Inspect>, url: &str, cache: Cache) -> Result<Arc<
             match options.clone().connect().await {
                 Ok(hot) => Ok(Arc::new(Tiered::new(hot, store))),
                 Err(error) if cache == Cache::MayCome && error.is_transient() => {
-                    tracing::warn!(%error, "the cache is away; it goes on without it, and looks for it");
+                    tracing::warn!(%error, "the cache is down; the gateway starts without it, and tries to connect");
                     Ok(Arc::new(Tiered::new(LateRedis::search(options), store)))
                 }
                 Err(error) => Err(error.into()),

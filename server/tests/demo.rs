@@ -1,4 +1,4 @@
-//! The demo runs, tells its story, and says what it cannot do.
+//! The demo, which tells its story and names its limits.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! What is shipped beside the binary works with it.
+//! The files that are shipped beside the binary, which work with it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A demo that stays up, and ends with this.
+/// A demo that stays up until this is dropped.
 struct Demo {
     process: Child,
     url: String,
@@ -28,7 +28,7 @@ impl Demo {
         let curl = lines.find(|line| line.trim_start().starts_with("curl ")).expect("it says how to try it");
         let url = curl.split_whitespace().find_map(|word| word.strip_suffix("/payments"));
         let url = url.expect("the line has a URL").to_owned();
-        // The rest is read, so that it can go on.
+        // The rest is read, so that the demo can continue.
         lines.find(|line| line.starts_with("Ctrl-C")).expect("it says how to end it");
         Self { process, url }
     }
@@ -36,7 +36,7 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // Told rather than killed, so that it leaves nothing behind.
+        // The demo gets a signal and is not killed, so that it leaves nothing behind.
         let told = Command::new("kill").arg(self.process.id().to_string()).status();
         if !told.is_ok_and(|status| status.success()) {
             let _ = self.process.kill();
@@ -45,7 +45,7 @@ impl Drop for Demo {
     }
 }
 
-/// Java, if it is here: nothing else of the project needs it.
+/// Java, if it is installed: no other part of the project needs it.
 fn java() -> Option<Command> {
     let found = Command::new("java").arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -67,7 +67,7 @@ fn examples_in_other_languages_pay_through_the_gateway() {
     }
 }
 
-/// What `semel config check` makes of a file: what it shows, or what it complains about.
+/// The result of `semel config check` for a file: the configuration, or the errors.
 fn check(file: &Path) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     let output = command.args(["config", "check", "--config"]).arg(file).env_clear().output();

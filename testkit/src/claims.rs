@@ -10,7 +10,7 @@ pub async fn ask(store: &impl Store, name: &str) -> Ask {
     ask_at(store.now().await.unwrap(), name)
 }
 
-/// The same, if this is the store's time.
+/// A claim of this key by a new attempt, at this time of the store.
 pub fn ask_at(now: Timestamp, name: &str) -> Ask {
     Ask {
         key: Key::new("tests", name).unwrap(),
@@ -41,7 +41,7 @@ pub fn lease(claim: Claim) -> Lease {
     }
 }
 
-/// An outcome that only this key has.
+/// An outcome that is unique to this key.
 pub fn outcome(name: &str) -> Outcome {
     Outcome::json(name).unwrap()
 }
@@ -53,7 +53,7 @@ pub async fn done(store: &impl Store, name: &str) -> Key {
     lease.key().clone()
 }
 
-/// Whether a claim of a new attempt is answered from the record that [`done`] has left.
+/// Returns `true` if a claim of a new attempt is answered from the record that [`done`] has left.
 pub fn is_replayed(claim: &Claim, name: &str) -> bool {
     matches!(claim, Claim::Done(done) if done.outcome == outcome(name))
 }

@@ -49,7 +49,8 @@ fn one(claims: impl IntoIterator<Item = Claim>) -> Lease {
     leases.remove(0)
 }
 
-/// On one thread, all claims of a store are queued before the first is sent, so that one batch holds many of one key.
+/// On one thread, all claims of a store are queued before the first is sent, so that one batch
+/// holds many of one key.
 pub async fn one_of_many_gets_a_new_key<S: Store + Clone>(stores: [S; 2]) {
     for round in 0..8 {
         let name = format!("key-{round}");
@@ -107,7 +108,8 @@ pub async fn each_of_many_keys_is_run_once_and_replayed_to_all<S: Store + Clone>
     let runs = race(&stores, |number, store| async move {
         let mut ran = Vec::new();
         for step in 0..KEYS {
-            // Half of the tasks go round the other way, so that batches meet in every order.
+            // Half of the tasks go round in the other direction, so that batches meet in every
+            // order.
             let key = if number % 2 == 0 { step } else { KEYS - 1 - step };
             let claim = store.claim(&ask(&store, &format!("key-{key}")).await).await.unwrap();
             match claim {
@@ -145,7 +147,7 @@ pub async fn one_of_many_outcomes_of_an_owner_is_recorded<S: Store + Clone>(stor
         let lease = lease.clone();
         async move {
             loop {
-                // While another process has the record locked, the answer may be to come again.
+                // While another process has the record locked, the answer may be a transient error.
                 match store.complete(&lease, &by(number)).await {
                     Ok(ack) => return (number, ack),
                     Err(error) => assert!(error.is_transient() && !error.is_unknown(), "{error}"),

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 
 use crate::claims::{ask, ask_at, granted};
 
-/// How long the refusals of all verbs may take together: less than if each of them waited for something.
+/// The time limit for the refusals of all verbs together: less than if each of them waited for
+/// something.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 fn is_refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, verb: &str) {
@@ -19,7 +20,7 @@ fn is_refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, verb: &str) {
     assert!(error.to_string().contains("the runtime in which it was made has ended"), "{verb}: {error}");
 }
 
-/// Every verb of a store whose runtime was dropped.
+/// Checks that every verb of a store whose runtime was dropped refuses at once.
 pub fn refuses_when_its_runtime_has_ended<S: Store>(open: impl Future<Output = S>) {
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let (store, lease, asked) = first.block_on(async {
@@ -45,7 +46,7 @@ pub fn refuses_when_its_runtime_has_ended<S: Store>(open: impl Future<Output = S
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
 
-/// Callers in another runtime, while the runtime of the store ends: each of them gets an answer.
+/// Checks that callers in another runtime are answered while the runtime of the store ends.
 pub fn answers_while_its_runtime_ends<S: Store + Clone>(open: impl Future<Output = S>) {
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let (store, now) = first.block_on(async {
@@ -63,14 +64,14 @@ pub fn answers_while_its_runtime_ends<S: Store + Clone>(open: impl Future<Output
     assert!(granted > 0, "the store was not in use");
 }
 
-/// How many claims were granted until one was refused for good.
+/// The number of claims that were granted until one was refused for good.
 async fn until_refused(store: impl Store, now: Timestamp, caller: u32) -> u32 {
     let mut granted = 0;
     for number in 0.. {
         let ask: Ask = ask_at(now, &format!("{caller}-{number}"));
         match timeout(AT_ONCE, store.claim(&ask)).await.expect("the caller waits") {
             Ok(_) => granted += 1,
-            // The question that was under way.
+            // The operation in flight may be unknown.
             Err(error) if error.is_unknown() => {}
             refused => {
                 is_refused(refused, "claim");

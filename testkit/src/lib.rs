@@ -3,13 +3,13 @@
 //! - `servers/`: real servers, and disks that are full
 //! - `packages/`: the executables of those servers, and other programs
 //! - `ports.rs`: ports that stay free for one server
-//! - `progress.rs`: the lines that a run says, and the folder of the workspace
+//! - `progress.rs`: the progress lines of a run, and the folder of the workspace
 //!
 //! With the feature `stores`, which `cargo xtask` can do without:
 //!
 //! - `stores/`: a place of its own for each test, on every store
 //! - `ended.rs`: stores whose runtime has ended
-//! - `gates/`: ways to a store on which a test decides what goes wrong
+//! - `gates/`: paths to a store that a test can disturb
 //! - `claims.rs`: claims, and their answers
 //! - `contest.rs`: races for keys
 //! - `load.rs`: many callers, and a ledger of their answers

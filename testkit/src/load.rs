@@ -1,4 +1,4 @@
-//! Many callers that go on through every failure, and a ledger of their answers.
+//! Many callers that continue through every failure, and a ledger of their answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,23 +14,23 @@ use tokio::time::sleep;
 use crate::claims::{ask, ask_at};
 use crate::until::until;
 
-/// How many callers there are. Two and two compete for the same keys, under tokens of their own.
+/// The number of callers. They compete in pairs for the same keys, under tokens of their own.
 const CALLERS: usize = 32;
-/// How many of them go through the engine.
+/// The number of callers that use the engine.
 const ENGINE_CALLERS: usize = 8;
 
-/// What callers were told, and what they did.
+/// The answers to callers, and their work.
 #[derive(Default)]
 struct Ledger {
     /// The tokens under which each key was granted.
     grants: HashMap<String, HashSet<Token>>,
-    /// How often the work of each key was done.
+    /// The number of times that the work of each key was done.
     effects: HashMap<String, usize>,
     /// The outcomes that were acknowledged.
     outcomes: HashMap<String, Outcome>,
 }
 
-/// Callers under way.
+/// Running callers.
 pub struct Load {
     shared: Arc<Shared>,
     callers: JoinSet<()>,
@@ -38,7 +38,7 @@ pub struct Load {
 
 struct Shared {
     ledger: Mutex<Ledger>,
-    /// How many keys each caller has seen through to the end.
+    /// The number of keys that each caller has completed.
     finished: Vec<AtomicUsize>,
     failures: AtomicUsize,
     stop: AtomicBool,
@@ -75,12 +75,12 @@ impl Load {
         Self { shared, callers }
     }
 
-    /// How many errors callers have heard.
+    /// The number of errors that callers got.
     pub fn failures(&self) -> usize {
         self.shared.failures.load(Ordering::Relaxed)
     }
 
-    /// Waits until every caller has got further since this was called.
+    /// Waits until every caller has made progress since this call.
     pub async fn goes_on(&mut self) {
         let Self { shared, callers } = self;
         let finished = || shared.finished.iter().map(|count| count.load(Ordering::Relaxed));
@@ -90,13 +90,15 @@ impl Load {
             if let Some(ended) = callers.try_join_next() {
                 ended.unwrap();
             }
-            // Two, as the first may have been answered before and only not counted yet.
+            // Two are required, because the first may have been answered before and not been
+            // counted yet.
             finished().zip(&before).all(|(now, before)| now >= before + 2)
         })
         .await;
     }
 
-    /// Ends the load, and compares what callers were told with what another process sees in this store.
+    /// Ends the load, and compares the answers to callers with the state of this store, as another
+    /// process sees it.
     pub async fn judge(self, store: &impl Store) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.callers.join_all().await;
@@ -127,13 +129,13 @@ impl Shared {
         self.ledger.lock().unwrap()
     }
 
-    /// Counts the work of a key, and makes an outcome that no other attempt makes.
+    /// Counts the work of a key, and makes an outcome that is unique to the attempt.
     fn work(&self, key: &str) -> Outcome {
         *self.ledger().effects.entry(key.to_owned()).or_default() += 1;
         Outcome::json(&format!("{key} by {}", Token::random())).unwrap()
     }
 
-    /// Everybody who is told an outcome is told the same.
+    /// Checks that every caller of a key gets the same outcome.
     fn acknowledged(&self, key: &str, outcome: Outcome) {
         let told = self.ledger().outcomes.entry(key.to_owned()).or_insert_with(|| outcome.clone()).clone();
         assert_eq!(told, outcome, "{key} has two outcomes");
@@ -175,7 +177,7 @@ impl Shared {
         }
     }
 
-    /// Asks the same until it is answered. Whatever is wrong in between is said to pass.
+    /// Repeats a call until it is answered. Every error in between has to be transient.
     async fn persist<T, F: Future<Output = Result<T, StoreError>>>(&self, ask: impl Fn() -> F) -> T {
         loop {
             match ask().await {

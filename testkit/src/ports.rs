@@ -1,4 +1,5 @@
-//! Ports that stay free for one server, however long it takes to start and however often it is restarted.
+//! Ports that stay free for one server, however long it takes to start and however often it is
+//! restarted.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,10 +11,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, soc
 
 /// A port of 127.0.0.1 that is reserved until this is dropped.
 ///
-/// The reservation is a socket that is bound and does not listen. Connections to the port are refused, and the system
-/// gives it neither to a client nor to a listener on "any port". A server that is told this port still gets it: both sockets
-/// have SO_REUSEADDR set, as Postgres, Redis, nginx, tokio and the standard library do for every listener, and the system
-/// allows that for as long as only one of them listens.
+/// The reservation is a socket that is bound and does not listen. Connections to the port are
+/// refused, and the system gives it neither to a client nor to a listener on "any port". A server
+/// that is given this port can still listen on it: both sockets have SO_REUSEADDR set, as Postgres,
+/// Redis, nginx, tokio and the standard library do for every listener, and the system allows that
+/// for as long as only one of them listens.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
@@ -35,7 +37,7 @@ impl Port {
         Ok(Self { address, _reservation: reservation })
     }
 
-    /// Reserves several.
+    /// Reserves several ports.
     ///
     /// # Errors
     /// If there are not that many.
@@ -44,18 +46,18 @@ impl Port {
         ports.try_into().ok().context("another number of ports")
     }
 
-    /// Its number.
+    /// The number of the port.
     pub fn number(&self) -> u16 {
         self.address.port()
     }
 
-    /// Where a server on it listens.
+    /// The address of a server on it.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Its number.
+/// The number of the port.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.number().fmt(f)
@@ -73,7 +75,7 @@ mod facts {
     fn a_reserved_port_refuses_and_is_given_to_nothing_else() {
         let port = Port::reserve().unwrap();
         assert_eq!(TcpStream::connect(port.address()).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        // There are 28,000 ports by default; half of them are enough to come across every other one.
+        // There are 28,000 ports by default; half of them are enough to meet every other one.
         let others: Vec<TcpListener> =
             (0..500).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
         assert!(others.iter().all(|other| other.local_addr().unwrap() != port.address()));

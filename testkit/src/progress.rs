@@ -1,4 +1,4 @@
-//! What a run of `cargo xtask` says on its way, and where.
+//! The progress lines of a run of `cargo xtask`, and the folder of the workspace.
 
 use std::env;
 use std::fmt::Display;
@@ -10,11 +10,11 @@ pub fn say(message: impl Display) {
     let _ = writeln!(io::stderr(), "xtask: {message}");
 }
 
-/// The folder of the workspace. Not the one that xtask was compiled in: cargo takes a target folder that was
-/// moved together with its workspace for up to date.
+/// The folder of the workspace. The folder in which xtask was compiled may be another: cargo takes
+/// a target folder that was moved together with its workspace for up to date.
 pub fn workspace() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let parent = package.and_then(|package| Some(package.parent()?.to_owned()));
-    // Without cargo, which sets the variable, somebody runs the executable by hand.
+    // The executable may be run by hand, without cargo, which sets the variable.
     parent.or_else(|| env::current_dir().ok()).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
-//! Waiting for what has to happen sooner or later.
+//! Waiting for an event that has to happen sooner or later.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// Longer than anything takes, also on a machine that is busy with something else.
+/// A time limit longer than any step needs, also on a busy machine.
 pub const LONG: Duration = Duration::from_secs(90);
 
 /// Waits until this holds.

@@ -1,4 +1,4 @@
-//! What `cargo xtask check` checks, quickest first.
+//! The checks of `cargo xtask check`, quickest first.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -14,8 +14,8 @@ pub fn all(steps: &mut Steps) -> Result<()> {
     let with_faults = ["clippy", "--package", "semel", "--package", "faults", "--all-features", "--"];
     let with_faults = [&with_faults[..], &["-D", "warnings", "--cfg", "semel_faults"]].concat();
     steps.run("lint with faults", &mut cargo(with_faults))?;
-    // Without private items: documenting them would hide links from public text to what the reader cannot
-    // see.
+    // Private items are left out: documenting them would hide links from public text to items that
+    // the reader cannot see.
     let document = ["doc", "--workspace", "--no-deps", "--all-features"];
     steps.run("documentation", cargo(document).env("RUSTDOCFLAGS", "-D warnings"))?;
     features(steps)?;
@@ -23,8 +23,8 @@ pub fn all(steps: &mut Steps) -> Result<()> {
     dependencies(steps)
 }
 
-/// Packs both crates as they would be published, without building them again. The second one depends on the first, which
-/// no registry has to know for that.
+/// Packs both crates as they would be published, without building them again. The second one
+/// depends on the first, which no registry needs to have for that.
 fn packages(steps: &mut Steps) -> Result<()> {
     let pack = [
         "package",
@@ -40,8 +40,9 @@ fn packages(steps: &mut Steps) -> Result<()> {
     steps.run("packages", &mut cargo(pack))
 }
 
-/// Checks the library with no feature, then with each alone. Clippy rather than `cargo check`: there,
-/// refusing warnings takes RUSTFLAGS, and a change of those builds every dependency anew.
+/// Checks the library with no feature, then with each alone. This uses Clippy rather than `cargo
+/// check`: there, refusing warnings takes RUSTFLAGS, and a change of those rebuilds every
+/// dependency.
 fn features(steps: &mut Steps) -> Result<()> {
     let lint = ["clippy", "--package", "semel", "--no-default-features"];
     let refuse = ["--", "-D", "warnings"];
@@ -53,7 +54,8 @@ fn features(steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-/// The features of a package of this workspace, as cargo knows them, so that a new one needs no entry here.
+/// The features of a package of this workspace, as cargo knows them, so that a new one needs no
+/// entry here.
 fn features_of(package: &str) -> Result<Vec<String>> {
     let output = cargo(["metadata", "--no-deps", "--format-version", "1"])
         .output()
@@ -69,8 +71,8 @@ fn features_of(package: &str) -> Result<Vec<String>> {
     Ok(features.keys().cloned().collect())
 }
 
-/// Checks licences, bans and sources of the dependencies. Not known weaknesses: those change without a change
-/// here, and looking them up takes a network.
+/// Checks licences, bans and sources of the dependencies. Known vulnerabilities are left out: those
+/// change without a change here, and looking them up needs a network.
 fn dependencies(steps: &mut Steps) -> Result<()> {
     if !cargo_has("deny") {
         say("dependencies: left out, as cargo-deny is not installed");

@@ -1,19 +1,19 @@
-//! The names of the tests that failed, as cargo and nextest print them on the way.
+//! The names of the failed tests, as cargo and nextest print them during a run.
 
-/// What a run of tests has said of its failures so far.
+/// The failures in the output of a run of tests so far.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// Of the test binary that is running now.
+    /// The failures of the test binary that is running now.
     listed: Vec<String>,
-    /// Whether the lines that come are its list.
+    /// Set while the lines are the list of that binary.
     lists: bool,
-    /// Whether the lines that come are the summary of nextest.
+    /// Set while the lines are the summary of nextest.
     sums_up: bool,
     names: Vec<String>,
 }
 
 impl Failures {
-    /// Takes note of a line of the output.
+    /// Reads a line of the output.
     pub(crate) fn hear(&mut self, line: &str) {
         let line = plain(line);
         if line.starts_with("error: test run failed") {
@@ -28,7 +28,8 @@ impl Failures {
         } else if line.trim_start().starts_with("Summary [") {
             self.sums_up = true;
         } else if line == "failures:" {
-            // The first of two such lists holds what the tests printed; the one before the result holds the names.
+            // The first of two such lists contains the output of the tests; the one in front of the
+            // result contains the names.
             self.listed.clear();
             self.lists = true;
         } else if line.starts_with("test result: ") {
@@ -47,7 +48,7 @@ impl Failures {
         }
     }
 
-    /// A test binary failed, which is run again with this hint.
+    /// Adds the failures of a test binary, which is run again with this hint.
     fn close(&mut self, hint: &str) {
         if self.listed.is_empty() {
             self.names.push(format!("{hint}: it ended before its tests did"));

@@ -1,4 +1,4 @@
-//! The fault harness: how it is built and run.
+//! The build and the run of the fault harness.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use crate::step::{Steps, cargo};
 
 /// Builds everything with failpoints and mistakes, and runs the rounds.
 pub fn run(steps: &mut Steps, args: &[OsString]) -> Result<()> {
-    // By the profile of the tests, whose dependencies are there already.
+    // The profile is that of the tests, whose dependencies are already built.
     let wrapper = workspace().join("faults/rustc.sh");
     let packages = ["--profile", "test", "--package", "faults"];
     let mut build = cargo(["build"]);

@@ -1,4 +1,4 @@
-//! Everything that is run on this workspace besides `cargo build`: `cargo xtask --help` lists it.
+//! The commands for this workspace besides `cargo build`; `cargo xtask --help` lists them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -19,53 +19,62 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs all tests against a real Postgres and a real Redis, which it finds and starts by itself.
+    /// Runs all tests against a real Postgres and a real Redis, which it finds and starts by
+    /// itself.
     ///
-    /// A test that fails stops no other one. The names of all that failed are printed together at the end.
+    /// A failed test does not stop the others. The names of all failed tests are printed together
+    /// at the end.
     ///
-    /// Each of the two is looked for in this order: the URL in SEMEL_TEST_POSTGRES_URL or
-    /// SEMEL_TEST_REDIS_URL; an installed server; the Debian package, which is installed when this runs as
-    /// root, and otherwise unpacked into ~/.cache/semel. A server that cannot be found is a failure. Those
-    /// started here listen on Unix sockets in a folder of their own under /tmp, and are gone afterwards,
-    /// however the run ends.
+    /// Each server is searched in this order: the URL in SEMEL_TEST_POSTGRES_URL or
+    /// SEMEL_TEST_REDIS_URL; an installed server; the Debian package, which is installed when this
+    /// runs as root, and otherwise unpacked into ~/.cache/semel. A server that cannot be found is a
+    /// failure. The started servers listen on Unix sockets in a folder of their own under /tmp, and
+    /// are removed afterwards, in whatever way the run ends.
     Test {
-        /// Handed on to `cargo nextest run`, or to `cargo test` where nextest is not installed; for example
-        /// the name of a test. With arguments the doc tests are left out.
+        /// Passed on to `cargo nextest run`, or to `cargo test` where nextest is not installed; for
+        /// example the name of a test. With arguments the doc tests are left out.
         #[arg(last = true)]
         args: Vec<OsString>,
     },
 
     /// Checks format, lints, documentation, every feature by itself, and dependencies.
     ///
-    /// Stops at the first failure. Dependencies are checked by cargo-deny, and only where it is installed.
+    /// Stops at the first failure. Dependencies are checked by cargo-deny, and only where it is
+    /// installed.
     Check,
 
-    /// Runs `check`, and then `test`, `instructions` and `faults`, each also if the one before has failed.
+    /// Runs `check`, and then `test`, `instructions` and `faults`, each even if the previous one
+    /// has failed.
     Ci,
 
-    /// Injects real faults into real processes under load, and checks what clients, handlers and a ledger saw.
+    /// Injects real faults into real processes under load, and checks the observations of clients,
+    /// handlers and a ledger.
     ///
-    /// Kills at every step, pauses, cut connections, restarts and promotions of Postgres, failovers of Redis, moved clocks,
-    /// full disks; then stores that forget and mistakes made on purpose, which have to be found. It takes some
-    /// minutes, starts its own servers, and prints the seed of its choices. A full disk takes root.
+    /// Kills at every step, pauses, cut connections, restarts and promotions of Postgres, failovers
+    /// of Redis, moved clocks, full disks; then stores that forget and mistakes made on purpose,
+    /// which have to be found. It takes some minutes, starts its own servers, and prints the seed
+    /// of its choices. A full disk requires root.
     Faults {
-        /// Handed on to the harness: --long, --seed NUMBER, --only NAME, --seconds NUMBER, --help for all.
+        /// Passed on to the harness: --long, --seed NUMBER, --only NAME, --seconds NUMBER, --help
+        /// for all.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
 
-    /// Searches all configurations of the protocol's model, also those too big for `test`. Takes long.
+    /// Searches all configurations of the protocol's model, including those that are too large for
+    /// `test`. This takes long.
     Model {
         /// Only the tests whose name contains this.
         filter: Option<OsString>,
     },
 
-    /// Counts the instructions of the hot paths in memory, and compares them with docs/instructions.md.
+    /// Counts the instructions of the hot paths in memory, and compares them with
+    /// docs/instructions.md.
     ///
-    /// It fails if one takes over a tenth more than is recorded there. Counting is done by valgrind, which is
-    /// installed or fetched if it is not here, as the servers of `test` are.
+    /// It fails if an operation takes over a tenth more than is recorded there. Valgrind counts; if
+    /// it is missing, it is installed or fetched like the servers of `test`.
     Instructions {
-        /// Writes down what it finds, instead of comparing.
+        /// Records the results, instead of comparing.
         #[arg(long)]
         record: bool,
     },

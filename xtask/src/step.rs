@@ -1,4 +1,4 @@
-//! A step: one command, run where everybody can see it, and timed.
+//! A step: one command with visible output, timed.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,12 +18,13 @@ use testkit::progress::{say, workspace};
 pub struct Steps(Vec<(String, Duration, bool)>);
 
 impl Steps {
-    /// Runs a command with its output on the terminal. Anything but success is an error.
+    /// Runs a command with its output on the terminal. Every result except success is an error.
     pub fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
         self.attend(name, command, |_| ())
     }
 
-    /// Runs a command with its output on standard error, and has every line of it heard. Anything but success is an error.
+    /// Runs a command with its output on standard error, and passes every line to a listener. Every
+    /// result except success is an error.
     pub(crate) fn hear(
         &mut self,
         name: &str,
@@ -33,7 +34,7 @@ impl Steps {
         if io::stderr().is_terminal() {
             command.env("CARGO_TERM_COLOR", "always");
         }
-        // One pipe for both, so that lines come in the order in which they were written.
+        // Both outputs share one pipe, so that lines come in the order in which they were written.
         let (output, writer) = io::pipe().context("could not make a pipe")?;
         command.stdout(writer.try_clone().context("could not share a pipe")?).stderr(writer);
         self.attend(name, command, |child| {
@@ -69,7 +70,7 @@ impl Steps {
         self.time(name, || {
             let mut leash = Leash::new()?;
             let mut child = command.spawn().with_context(|| format!("could not run `{line}`"))?;
-            // The command keeps its ends of a pipe, which would never end.
+            // The command keeps its ends of a pipe, which would otherwise never end.
             command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
             leash.hold(&child)?;
             meanwhile(&mut child);
@@ -82,7 +83,7 @@ impl Steps {
         })
     }
 
-    /// Notes how long `work` takes, and whether it succeeds, under the name of a step.
+    /// Records the time that `work` takes, and its success, under the name of a step.
     pub fn time<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let started = Instant::now();
         let outcome = work();
@@ -90,7 +91,7 @@ impl Steps {
         outcome
     }
 
-    /// Says how long each step took.
+    /// Prints the time of each step.
     pub fn summary(&self) {
         for (name, took, succeeded) in &self.0 {
             let mark = if *succeeded { "" } else { "  failed" };
@@ -101,7 +102,7 @@ impl Steps {
     }
 }
 
-/// Success if all of these succeeded, otherwise one error that says all of theirs.
+/// Success if all of these succeeded, otherwise one error that contains all errors.
 pub fn all_of(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let errors: Vec<String> =
         outcomes.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
@@ -109,10 +110,10 @@ pub fn all_of(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     Ok(())
 }
 
-/// Ends a step whose parent is gone, so that killing xtask leaves no tests behind.
+/// A guard that ends a step whose parent is gone, so that killing xtask leaves no tests behind.
 ///
-/// A shell reads from a pipe: first the process of the step, then a line that says that it has ended. If the
-/// pipe ends without that line, then so did xtask.
+/// A shell reads from a pipe: first the process of the step, then a line that the step has ended.
+/// If the pipe ends without that line, xtask has ended.
 struct Leash(Child);
 
 impl Leash {
@@ -122,7 +123,7 @@ impl Leash {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // In a group of its own, the shell itself is out of reach of Ctrl-C.
+            // The shell has a group of its own, so that Ctrl-C does not reach it.
             .process_group(0)
             .spawn()
             .map(Self)
@@ -134,7 +135,7 @@ impl Leash {
     }
 
     fn release(mut self) {
-        // It fails only if the shell is gone, and then nothing is left to release.
+        // It fails only if the shell is gone, and then there is nothing left to release.
         let _ = self.write("ended");
         let _ = self.0.wait();
     }
@@ -154,7 +155,7 @@ pub(crate) fn cargo<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Comma
     command
 }
 
-/// Whether an extension such as `nextest` or `deny` is installed.
+/// Returns `true` if an extension such as `nextest` or `deny` is installed.
 pub(crate) fn cargo_has(extension: &str) -> bool {
     let version = cargo([extension, "--version"]).output();
     version.is_ok_and(|output| output.status.success())

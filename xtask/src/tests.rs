@@ -1,4 +1,4 @@
-//! The tests: what is run, and with what around it.
+//! The runs of tests, and the servers around them.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ pub fn all(steps: &mut Steps, args: &[OsString]) -> Result<()> {
     let outcome = with(steps, &servers, args);
     let stopped = servers.stop();
     if let (Err(_), Err(error)) = (&outcome, &stopped) {
-        // The failed test is the answer to the run; a server that died is likely its cause.
+        // The failed test is the result of the run; a server that died is probably its cause.
         say(format_args!("{error:#}"));
     }
     outcome.and(stopped)
@@ -32,7 +32,8 @@ fn with(steps: &mut Steps, servers: &Servers, args: &[OsString]) -> Result<()> {
     let tests = steps.hear("tests", run.envs(servers.urls()), |line| failures.hear(line));
 
     let doc_tests = if args.is_empty() {
-        // The same packages as above, so that nothing is built with other features a second time.
+        // The packages are the same as above, so that nothing is built with other features a second
+        // time.
         let mut run =
             cargo(["test", "--doc", "--workspace", "--exclude", "bench", "--all-features", "--no-fail-fast"]);
         steps.hear("doc tests", run.envs(servers.urls()), |line| failures.hear(line))

@@ -1,4 +1,4 @@
-//! The app that is measured, with and without layers, in a process of its own.
+//! The measured app, with and without layers, in a process of its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,38 +16,38 @@ use semel::{MemoryStore, Policy, PostgresStore, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How many connections cratestack-sqlx does best with behind HTTP.
+/// The number of connections with which cratestack-sqlx is fastest behind HTTP.
 const POOL: u32 = 32;
-/// As large as a small JSON answer.
+/// The size of a small JSON answer.
 pub(super) const BODY_BYTES: usize = 200;
 
-/// Which app to serve.
+/// The app to serve.
 #[derive(Clone, clap::Subcommand)]
 pub(crate) enum App {
     /// Without a layer
     Plain,
     /// semel over the memory store
     Memory,
-    /// semel over a memory store that soon forgets, so that it has as many records after a while as it ever will
+    /// semel over a memory store with a short retention, whose number of records soon stops growing
     Forgetful,
     /// semel over Postgres
     Postgres {
-        /// Where it is
+        /// Its URL
         url: String,
     },
     /// cratestack-axum over cratestack-sqlx
     Cratestack {
-        /// Where its Postgres is
+        /// The URL of its Postgres
         url: String,
     },
-    /// No app: bytes go to another server and back as they are, which is the least that a proxy does
+    /// No app: bytes are copied to another server and back, which is the least work of a proxy
     Relay {
-        /// Where that server is
+        /// The address of that server
         upstream: SocketAddr,
     },
 }
 
-/// Serves until nobody holds the other end of the standard input any more. The address is the first line out.
+/// Serves until the standard input is closed. The address is the first line of output.
 pub(super) async fn serve(app: &App) -> Result<()> {
     let plain = Router::new().route("/charges", post(|_body: Bytes| async { vec![b'x'; BODY_BYTES] }));
     let mut pruner = None;
@@ -88,12 +88,12 @@ pub(super) async fn serve(app: &App) -> Result<()> {
     served
 }
 
-/// A layer whose callers need not be told apart: the load has no credentials.
+/// A layer whose callers share their keys, because the load has no credentials.
 fn sharing(store: impl Store) -> IdempotencyLayer {
     IdempotencyLayer::new(store).with_anonymous_callers(Anonymous::Share)
 }
 
-/// Listens, and says where.
+/// Listens, and prints the address.
 async fn listen() -> Result<TcpListener> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen")?;
     let mut out = tokio::io::stdout();
@@ -109,7 +109,7 @@ async fn until_closed(serving: impl Future<Output = std::io::Result<()>>) -> Res
     }
 }
 
-/// Gives each connection one of its own to the upstream, and looks at nothing that goes over it.
+/// Gives each connection one of its own to the upstream, and copies bytes without reading them.
 async fn relay(upstream: SocketAddr) -> Result<()> {
     let listener = listen().await?;
     until_closed(async {

@@ -1,4 +1,4 @@
-//! Connections that ask as fast as they are answered.
+//! Connections that send the next request as soon as the last one is answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::app::BODY_BYTES;
 
-/// The keys that repeats ask for.
+/// The number of keys of the repeats.
 const REPEATED: u64 = 2_000;
 
 /// The key of a repeat.
@@ -28,8 +28,8 @@ pub(crate) async fn prepare(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Lets so many connections ask for so long, each again as soon as it is answered, and says how many requests were
-/// answered with a 200 and the whole body.
+/// Lets this many connections send requests for this long, each again as soon as it is answered,
+/// and returns the number of requests that were answered with a 200 and the whole body.
 pub(crate) async fn flat_out(
     address: SocketAddr,
     connections: usize,
@@ -72,7 +72,8 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; 8 << 10] })
     }
 
-    /// Sends a request with this key, or without one if it is empty, and reads its answer to the end.
+    /// Sends a request with this key, or without one if it is empty, and reads its answer to the
+    /// end.
     async fn ask(&mut self, key: &str) -> Result<()> {
         let key = if key.is_empty() { String::new() } else { format!("idempotency-key: {key}\r\n") };
         let head = format!(

@@ -1,7 +1,11 @@
-//! What the layer makes of an axum app: beside the same app without it, and beside cratestack-axum.
+//! The cost of the layer around an axum app, compared with the same app without it, and with
+//! cratestack-axum.
 //!
-//! Every app is served by a process of its own, so that its processor time can be told apart from that of the load. The
-//! sides take turns within each round, and medians count.
+//! Every app is served by a process of its own, so that its processor time is separate from that of
+//! the load. The sides take turns within each round, and medians count.
+//!
+//! - `app`: the apps. `served`: a server in a process of its own.
+//! - `client`: the load.
 
 pub(crate) mod app;
 pub(crate) mod client;
@@ -22,15 +26,15 @@ use app::App;
 use client::{flat_out, repeated};
 use served::Served;
 
-/// How many connections ask at the same time.
+/// The number of concurrent connections.
 const CONNECTIONS: usize = 64;
-/// The tables of the sides that have some.
+/// The tables of the sides that have one.
 const TABLES: [&str; 2] = ["semel.records", "cratestack_idempotency"];
 
-/// What to measure, and how long.
+/// The parts to measure, and their length.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A server to measure with instead of one of our own; its database gets schemas and tables
+    /// A server to use instead of starting one; its database gets schemas and tables
     #[arg(long)]
     url: Option<String>,
 
@@ -48,7 +52,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// For the page of all benchmarks.
+    /// The settings for the page of all benchmarks.
     pub(crate) fn of_page(long: bool) -> Self {
         let (rounds, seconds) = if long { (5, 2.0) } else { (3, 1.2) };
         Self { url: None, only: Vec::new(), rounds, seconds }
@@ -58,9 +62,9 @@ impl Args {
 /// A figure, or a group that is measured together.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Figure {
-    /// The memory store beside no layer at all
+    /// The memory store, compared with no layer
     Memory,
-    /// Postgres beside cratestack-axum and cratestack-sqlx
+    /// Postgres, compared with cratestack-axum and cratestack-sqlx
     Postgres,
 }
 
@@ -80,7 +84,7 @@ pub(crate) fn serve(side: &Side) -> Result<()> {
     runtime()?.block_on(app::serve(&side.app))
 }
 
-/// Measures what was asked for, and compares it with what is promised.
+/// Measures the chosen figures, and compares them with the bounds.
 pub(crate) fn run(args: &Args) -> Result<()> {
     measure(args)?.finish()
 }
@@ -127,13 +131,13 @@ async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
         Served::start("semel", &["postgres", &server.url]).await?,
         Served::start("cratestack-axum", &["cratestack", &server.url]).await?,
     ];
-    server.begin_anew(&TABLES).await?;
+    server.empty_tables(&TABLES).await?;
     let found = compare(args, "new keys, Postgres", &sides, |_| uuid_v4(), report).await?;
     let [_, ours, theirs] = found.as_slice() else { bail!("there are three sides") };
     report
         .at_least("new keys, Postgres, vs cratestack-axum", ours.rate.over(&theirs.rate), 5.0)
         .explained("a request takes 68 µs of processor time, half of it in Postgres; the log is synced 2,200 times a second, which takes half of the time, and for a fifth of it nobody has anything else to do");
-    server.begin_anew(&TABLES).await?;
+    server.empty_tables(&TABLES).await?;
     for side in &sides[1..] {
         client::prepare(side.address).await?;
     }
@@ -145,7 +149,7 @@ async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Default)]
 struct Found {
     /// Requests a second.
@@ -154,7 +158,7 @@ struct Found {
     micros: Rounds,
 }
 
-/// Lets the sides take turns, and shows what each came to.
+/// Lets the sides take turns, and shows the result of each.
 async fn compare(
     args: &Args,
     what: &str,
@@ -165,7 +169,7 @@ async fn compare(
     progress(format!("HTTP: {what}"));
     let length = Duration::from_secs_f64(args.seconds);
     for side in sides {
-        // The first time, memory is fetched from the system, and connections are made.
+        // The first round fetches memory from the system, and makes the connections.
         flat_out(side.address, CONNECTIONS, length, key).await?;
     }
     let mut all: Vec<Found> = sides.iter().map(|_| Found::default()).collect();

@@ -1,4 +1,5 @@
-//! A server in a process of its own, so that its processor time and its memory can be told apart from those of the load.
+//! A server in a process of its own, so that its processor time and its memory are separate from
+//! those of the load.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -10,7 +11,7 @@ use tokio::process::{Child, Command};
 
 use crate::process::{memory_mib, processor_seconds};
 
-/// A server in a process of its own, which ends with this.
+/// A server in a process of its own, which ends when this is dropped.
 pub(crate) struct Served {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
@@ -34,7 +35,7 @@ impl Served {
         Ok(Self { name, address, process })
     }
 
-    /// A program that says on its standard error where it listens, after these words.
+    /// A program that prints its address on its standard error, after these words.
     pub(crate) async fn listening(name: &'static str, mut command: Command, words: &str) -> Result<Self> {
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
         let out = process.stderr.take().context("the server has no standard error")?;
@@ -42,7 +43,7 @@ impl Served {
         Ok(Self { name, address, process })
     }
 
-    /// A program that listens where it was told to.
+    /// A program that listens on the given address.
     pub(crate) async fn at(name: &'static str, mut command: Command, address: SocketAddr) -> Result<Self> {
         let mut process = command.stdin(Stdio::null()).kill_on_drop(true).spawn()?;
         while tokio::net::TcpStream::connect(address).await.is_err() {
@@ -70,7 +71,8 @@ impl Served {
 }
 
 impl Drop for Served {
-    /// Asks it to end, and gives it a moment: nginx, if it were killed, would leave its workers behind.
+    /// Asks the process to end, and gives it a moment: if nginx were killed, it would leave its
+    /// workers behind.
     fn drop(&mut self) {
         let kill = |id: String| std::process::Command::new("sh").args(["-c", "kill $0", &id]).status();
         let asked = self.id().and_then(|id| Ok(kill(id)?));
@@ -81,7 +83,8 @@ impl Drop for Served {
     }
 }
 
-/// The address that a server tells after these words. Whatever it says later is read, too, and left unsaid.
+/// The address that a server prints after these words. Its later output is read, too, and
+/// discarded.
 async fn address_after(out: impl AsyncRead + Unpin + Send + 'static, words: &str) -> Result<SocketAddr> {
     let mut lines = BufReader::new(out).lines();
     let mut said = String::new();

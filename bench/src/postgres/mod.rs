@@ -1,6 +1,14 @@
-//! What Postgres makes of it: semel beside the ways of others and beside pgbench, on one durable server.
+//! Benchmarks on Postgres: semel compared with other designs and with pgbench, on one durable
+//! server.
 //!
-//! The sides take turns within each round, so that what else the machine does is shared by all; medians count.
+//! The sides take turns within each round, so that other load on the machine affects all of them;
+//! medians count.
+//!
+//! - `subject`, `shapes`, `pool`: the measured sides: semel, one statement per call, and other
+//!   orders of statements.
+//! - `raw`: pgbench with the statements of the store.
+//! - `sweep`, `shown`: a load by the number of callers, and its tables and plots.
+//! - `prune`, `size`: the effect of pruning, and of the size of the table.
 
 mod pool;
 mod prune;
@@ -21,10 +29,10 @@ use sweep::{Load, Sides};
 
 pub(crate) use subject::Semel;
 
-/// What to measure, and how long.
+/// The parts to measure, and their length.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A server to measure instead of one of our own; its database gets schemas and tables
+    /// A server to measure instead of starting one; its database gets schemas and tables
     #[arg(long)]
     url: Option<String>,
 
@@ -40,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
 
-    /// How many call at the same time, one after the other
+    /// The numbers of concurrent callers, one after the other
     #[arg(long, value_delimiter = ',', default_values_t = CALLERS)]
     callers: Vec<usize>,
 
@@ -60,7 +68,7 @@ pub(crate) struct Args {
 const CALLERS: [usize; 5] = [1, 4, 16, 64, 256];
 
 impl Args {
-    /// For the page of all benchmarks.
+    /// The settings for the page of all benchmarks.
     pub(crate) fn of_page(long: bool) -> Self {
         let (rounds, seconds, rows, expired) =
             if long { (5, 2.0, 10_000_000, 1_000_000) } else { (3, 0.4, 1_000_000, 200_000) };
@@ -75,17 +83,17 @@ impl Args {
 enum Figure {
     /// The disk by itself
     Disk,
-    /// Claim + complete of new keys, and the bytes of the log that it takes
+    /// Claim + complete of new keys, and the bytes of the log per operation
     First,
-    /// Repeats, and the bytes of the log that they take
+    /// Repeats, and the bytes of the log per repeat
     Replay,
     /// Latency of claims while expired records are pruned
     Prune,
-    /// Throughput by the size of the table, and bytes of the log on a large one by kind of key
+    /// Throughput by the size of the table, and bytes of the log on a large table by kind of key
     Rows,
 }
 
-/// Measures what was asked for, and compares it with what is promised.
+/// Measures the chosen figures, and compares them with the bounds.
 pub(crate) fn run(args: &Args) -> Result<()> {
     measure(args)?.finish()
 }

@@ -1,4 +1,4 @@
--- Claims a key by itself: creates the record if there is none, else shows its body.
+-- Claims one key: creates the record if there is none, otherwise shows its body.
 --
 -- $1 key, $2 token
 with

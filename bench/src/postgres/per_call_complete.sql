@@ -1,4 +1,4 @@
--- Records an outcome by itself.
+-- Records one outcome.
 --
 -- $1 key, $2 token, $3 body
 update records

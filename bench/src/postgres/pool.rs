@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls, Statement};
 
-/// How many connections those have that hold one for each call.
+/// The number of connections of the designs that hold one for each call.
 pub(super) const POOL: usize = 16;
 
-/// As most libraries have one: whoever comes first gets the connection that was used last.
+/// A pool like that of most libraries: a caller gets the connection that was used last.
 pub(super) struct Pool {
     free: Mutex<Vec<Connection>>,
     permits: Semaphore,
@@ -22,7 +22,7 @@ pub(super) struct Connection {
 }
 
 impl Pool {
-    /// With these statements prepared, for tables of this schema.
+    /// A pool whose connections have these statements prepared, for tables of this schema.
     pub(super) async fn connect(url: &str, schema: &str, statements: &[&str]) -> Result<Self> {
         let mut free = Vec::new();
         for _ in 0..POOL {
@@ -38,7 +38,7 @@ impl Pool {
         Ok(Self { free: Mutex::new(free), permits: Semaphore::new(POOL) })
     }
 
-    /// A connection for as long as one holds it.
+    /// A connection, until it is dropped.
     pub(super) async fn take(&self) -> Result<Taken<'_>> {
         let permit = self.permits.acquire().await?;
         let connection = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -47,7 +47,7 @@ impl Pool {
     }
 }
 
-/// A connection that goes back when it is dropped.
+/// A connection that returns to the pool when it is dropped.
 pub(super) struct Taken<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,

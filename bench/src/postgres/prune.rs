@@ -1,4 +1,4 @@
-//! What pruning does to those who claim meanwhile.
+//! The effect of pruning on concurrent claims.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::rounds::{grouped, number};
 use crate::server::Server;
 use crate::table::Table;
 
-/// The latency of claims at a pace, before and while expired records are pruned.
+/// The latency of claims at a fixed rate, before and while expired records are pruned.
 pub(super) async fn prune(args: &Args, server: &Server, report: &mut Report) -> Result<()> {
     const PACE: u32 = 2_000;
     let side = Arc::new(Semel::connect(&server.url, args.connections, "pruned").await?);

@@ -1,4 +1,5 @@
-//! What pgbench reaches with the statements of the store: the limit without a client that does anything else.
+//! The rate of pgbench with the statements of the store: the limit for a client that does nothing
+//! else.
 
 use std::fmt::Write;
 use std::process::Stdio;
@@ -21,10 +22,11 @@ const READ: &str = include_str!("../../../semel/src/store/postgres/sql/read.sql"
 const SCHEMA: &str = "raw";
 pub(super) const TABLE: &str = "raw.records";
 
-/// How the statements are sent.
+/// The way in which the statements are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raw {
-    /// Over as many connections as the store has, each with its share of the callers in a statement.
+    /// Over as many connections as the store has, each with its share of the callers in a
+    /// statement.
     Batched,
     /// Over as many connections as a pool has, with one key in a statement.
     Single,
@@ -42,12 +44,12 @@ impl Raw {
         Semel::connect(&server.url, 1, SCHEMA).await.map(drop)
     }
 
-    /// Records what is to be replayed.
+    /// Records the outcomes for the replays.
     pub(super) async fn fill(server: &Server) -> Result<()> {
         server.fill(SCHEMA, REPEATED, false).await
     }
 
-    /// Lets pgbench do what so many callers would. It counts whole seconds only.
+    /// Makes pgbench do the work of this many callers. It counts whole seconds only.
     pub(super) async fn run(
         self,
         server: &Server,
@@ -77,14 +79,14 @@ impl Raw {
         ensure!(output.status.success(), "pgbench: {said}");
         let latencies = latencies(&folder)?;
         std::fs::remove_dir_all(&folder)?;
-        // A claim and its complete are in two transactions if each holds both.
+        // A claim and its complete are in two transactions if each transaction holds both kinds.
         let each = if load == Load::First && batch > 1 { 2 } else { 1 };
         let latencies = latencies.into_iter().map(|latency| latency * each).collect();
         Ok(Measured::of(latencies, Duration::from_secs_f64(seconds)).times(batch as u64))
     }
 }
 
-/// A folder that the account of the server may write to.
+/// A folder that the account of the server can write to.
 async fn tempfile_folder(server: &Server) -> Result<std::path::PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let folder = server.folder().join("pgbench");
@@ -108,7 +110,7 @@ fn latencies(folder: &std::path::Path) -> Result<Vec<Duration>> {
     Ok(latencies)
 }
 
-/// What a client of pgbench does again and again.
+/// The script that a client of pgbench repeats.
 fn script(load: Load, batch: usize) -> String {
     let (mut create, mut complete) = (of_pgbench(CREATE), of_pgbench(COMPLETE));
     create = create.replace("on conflict (id) do nothing\n", "");
@@ -130,7 +132,7 @@ fn script(load: Load, batch: usize) -> String {
         "'infinity'",
     ]
     .map(str::to_owned);
-    // All of a statement have the same fence: the moment of its clock.
+    // All records of a statement have the same fence: the moment of its clock.
     let done = |from: &str| {
         let fence = format!("(select fence from {TABLE} where id = {})", id(from).replace("+ n", "+ 1"));
         let body = format!("convert_to(repeat('x', {BODY_BYTES}), 'UTF8')");
@@ -143,7 +145,7 @@ fn script(load: Load, batch: usize) -> String {
             put(&mut complete, &done(":next"), 1);
             _ = writeln!(script, "{create};\n{complete};");
         }
-        // As the store does under load: one statement for both.
+        // One statement does both, like that of the store under load.
         Load::First => {
             put(&mut create, &new, batch);
             put(&mut complete, &done(":done"), batch);
@@ -168,7 +170,7 @@ fn of_pgbench(statement: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").replace("semel.", &format!("{SCHEMA}."))
 }
 
-/// Puts expressions in the place of the parameters, each for the n-th item of a batch.
+/// Replaces the parameters by expressions, each for the n-th item of a batch.
 fn put(statement: &mut String, values: &[String], batch: usize) {
     for (at, value) in values.iter().enumerate() {
         let begin = format!("unnest(${}::", at + 1);

@@ -1,4 +1,5 @@
-//! How other stores ask Postgres, call by call: their order of statements over a table as they have it, in our words.
+//! Other stores' orders of statements, call by call, over tables like theirs, rewritten for this
+//! benchmark.
 
 use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
@@ -18,13 +19,14 @@ const SCHEMA: &str = "shapes";
 /// An order of statements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// An insert; if that violates the primary key, a select. Apache Polaris had it so.
+    /// An insert; if that violates the primary key, a select. Apache Polaris did so.
     InsertOrError,
-    /// An insert that does nothing if the key is there; then a select. The one that is met most often.
+    /// An insert that does nothing if the key exists; then a select. This is the most common one.
     InsertOrNothing,
-    /// An insert that takes over what is expired, and locks what is not; then a select. So do anyonce and cratestack.
+    /// An insert that takes over an expired record, and locks a live one; then a select. anyonce
+    /// and cratestack do so.
     Upsert,
-    /// A transaction: an advisory lock of the key, a select, and an insert if there was nothing.
+    /// A transaction: an advisory lock of the key, a select, and an insert if the key was missing.
     AdvisoryLock,
 }
 
@@ -45,7 +47,7 @@ impl Shape {
         format!("{SCHEMA}.{}", self.name().replace(' ', "_"))
     }
 
-    /// What follows the values of the insert.
+    /// The clause that follows the values of the insert.
     fn on_conflict(self) -> &'static str {
         match self {
             Self::InsertOrError | Self::AdvisoryLock => "",
@@ -60,7 +62,7 @@ impl Shape {
     }
 }
 
-/// A store that asks like this.
+/// A store with this order of statements.
 pub(super) struct Shaped {
     shape: Shape,
     pool: Pool,
@@ -110,7 +112,7 @@ impl Shaped {
         Ok(Self { shape, pool: Pool::connect(&server.url, SCHEMA, &statements).await? })
     }
 
-    /// Claims a key; if it is taken, gives what is recorded.
+    /// Claims a key; if it is taken, returns the recorded body.
     async fn claim(&self, key: &str, owner: &str) -> Result<Option<Vec<u8>>> {
         let taken = self.pool.take().await?;
         let (client, statements) = (&taken.client, &taken.statements);

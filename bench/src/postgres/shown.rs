@@ -1,4 +1,4 @@
-//! What a sweep came to: tables, plots, and the figures beside their bounds.
+//! The results of a sweep: tables, plots, and the figures with their bounds.
 
 use super::Args;
 use super::sweep::{Load, Point, Swept, USUAL};
@@ -60,7 +60,7 @@ pub(super) fn show(args: &Args, load: Load, all: &[Swept], report: &mut Report) 
 }
 
 impl Swept {
-    /// What it came to with so many callers, if that was measured.
+    /// The result with this many callers, if it was measured.
     fn with(&self, args: &Args, callers: usize) -> Option<&Point> {
         self.points.get(args.callers.iter().position(|each| *each == callers)?)
     }
@@ -105,7 +105,7 @@ pub(super) fn judge(args: &Args, load: Load, all: &[Swept], report: &mut Report)
     };
 }
 
-/// The bytes of the log of both loads, beside each other.
+/// The bytes of the log of both loads, side by side.
 pub(super) fn show_log(args: &Args, first: &[Swept], replay: &[Swept], report: &mut Report) {
     let title = format!("bytes of the write-ahead log for each operation, {USUAL} callers");
     let mut table = Table::new(title, ["", "claim + complete", "replay"]);

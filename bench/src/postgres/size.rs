@@ -1,4 +1,4 @@
-//! What the size of the table does.
+//! The effect of the size of the table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::table::Table;
 
 const CALLERS: usize = 32;
 
-/// The schema with a table of so many rows.
+/// The schema with a table of this many rows.
 fn schema(rows: u64) -> String {
     format!("rows_{rows}")
 }
@@ -25,7 +25,7 @@ async fn first_of(side: Arc<dyn Subject>, key: String) -> Result<()> {
     side.first(&key).await
 }
 
-/// Throughput on tables of several sizes, in turns; and how the statements got at their rows.
+/// Throughput on tables of several sizes, in turns; and the access paths of the statements.
 pub(super) async fn rows(args: &Args, server: &Server, report: &mut Report) -> Result<()> {
     let mut sizes: Vec<u64> = [0, 100_000, 1_000_000].into_iter().filter(|rows| *rows < args.rows).collect();
     sizes.push(args.rows);
@@ -34,7 +34,7 @@ pub(super) async fn rows(args: &Args, server: &Server, report: &mut Report) -> R
     for size in &sizes {
         let semel = Arc::new(Semel::connect(&server.url, args.connections, &schema(*size)).await?);
         largest = Some(Arc::clone(&semel));
-        // Plans are made now, on an empty table, and must do for the large one.
+        // Plans are made now, on an empty table, and must suit the large one.
         semel.first("planned").await?;
         let per_call = PerCall::connect(&server.url, &schema(*size)).await?;
         if *size > 0 {
@@ -99,8 +99,8 @@ fn show(sizes: &[u64], sides: &[[(Arc<dyn Subject>, Rounds); 2]], report: &mut R
     });
 }
 
-/// Keys that carry their time beside keys that do not, on the largest table, each from a checkpoint on, when every page
-/// is logged whole once.
+/// Compares keys with a time in front with keys without one, on the largest table, each after a
+/// checkpoint, when every page is logged whole once.
 async fn order(
     args: &Args,
     server: &Server,

@@ -1,4 +1,4 @@
-//! Who is measured: semel, one statement per call, and cratestack.
+//! The measured sides: semel, one statement per call, and cratestack.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use tokio_postgres::types::ToSql;
 use super::pool::{POOL, Pool};
 use crate::caller::{BODY_BYTES, Caller};
 
-/// Somebody who makes operations idempotent.
+/// A side that makes operations idempotent.
 #[async_trait]
 pub(super) trait Subject: Send + Sync + 'static {
     fn name(&self) -> &'static str;
@@ -22,7 +22,7 @@ pub(super) trait Subject: Send + Sync + 'static {
     /// Claims a new key and records its outcome.
     async fn first(&self, key: &str) -> Result<()>;
 
-    /// Asks for a key that has an outcome, and reads it.
+    /// Claims a key that has an outcome, and reads the outcome.
     async fn replay(&self, key: &str) -> Result<()>;
 }
 
@@ -53,7 +53,8 @@ impl Subject for Semel {
     }
 }
 
-/// The same table, with one statement for each call over a pool: as few as can be without group commit.
+/// The same table, with one statement for each call over a pool: the fewest statements that are
+/// possible without group commit.
 pub(super) struct PerCall(Pool);
 
 const CLAIM: usize = 0;

@@ -1,4 +1,4 @@
-//! One load by ever more callers: how fast, how late, and how many bytes of the log.
+//! One load with a growing number of callers: rate, latency, and bytes of the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::report::{Report, progress};
 use crate::rounds::{Rounds, number};
 use crate::server::Server;
 
-/// The keys that repeats ask for.
+/// The number of keys of the repeats.
 pub(super) const REPEATED: u64 = 2_000;
 
-/// By so many callers the sides are compared in what is no line of a plot.
+/// The number of callers for comparisons outside of plots.
 pub(super) const USUAL: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
     /// A new key is claimed, and its outcome recorded.
     First,
-    /// A key is asked for that has an outcome.
+    /// A key with an outcome is claimed.
     Replay,
 }
 
@@ -37,7 +37,7 @@ impl Load {
     }
 }
 
-/// Who is measured.
+/// A measured side.
 #[derive(Clone)]
 enum Who {
     Subject(Arc<dyn Subject>),
@@ -75,7 +75,7 @@ fn repeated(n: u64) -> String {
     format!("repeated-{}", n % REPEATED)
 }
 
-/// All sides, and where they keep their records.
+/// All sides, and their tables.
 pub(super) struct Sides {
     all: Vec<Who>,
     tables: Vec<String>,
@@ -102,12 +102,12 @@ impl Sides {
         Ok(Self { all, tables })
     }
 
-    async fn begin_anew(&self, server: &Server) -> Result<()> {
+    async fn empty_tables(&self, server: &Server) -> Result<()> {
         let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
-        server.begin_anew(&tables).await
+        server.empty_tables(&tables).await
     }
 
-    /// Records what is to be replayed, and leaves no page that a reader would tidy up.
+    /// Records the outcomes for the replays, and leaves no page that a reader would tidy up.
     async fn fill(&self, server: &Server) -> Result<()> {
         for side in &self.all {
             if let Who::Subject(subject) = side {
@@ -136,7 +136,7 @@ impl Sides {
     }
 }
 
-/// What a side came to with so many callers.
+/// The result of a side with a number of callers.
 #[derive(Clone, Default)]
 pub(super) struct Point {
     pub(super) rate: Rounds,
@@ -146,7 +146,7 @@ pub(super) struct Point {
     pub(super) log: Rounds,
 }
 
-/// What a side came to, for each number of callers.
+/// The results of a side, for each number of callers.
 pub(super) struct Swept {
     pub(super) name: &'static str,
     pub(super) limit: bool,
@@ -158,14 +158,14 @@ pub(super) async fn sweep(args: &Args, server: &Server, sides: &Sides, load: Loa
     let limit = |side: &Who| matches!(side, Who::Raw(_));
     let swept = |side: &Who| Swept { name: side.name(), limit: limit(side), points: Vec::new() };
     let mut all: Vec<Swept> = sides.all.iter().map(swept).collect();
-    sides.begin_anew(server).await?;
+    sides.empty_tables(server).await?;
     if load == Load::Replay {
         sides.fill(server).await?;
     }
     for callers in &args.callers {
         progress(format!("Postgres: {}, callers: {callers}", load.name()));
         if load == Load::First {
-            sides.begin_anew(server).await?;
+            sides.empty_tables(server).await?;
         }
         all.iter_mut().for_each(|side| side.points.push(Point::default()));
         for _ in 0..args.rounds {
@@ -185,10 +185,10 @@ pub(super) async fn sweep(args: &Args, server: &Server, sides: &Sides, load: Loa
     Ok(all)
 }
 
-/// The same side twice in each round: what differs between the two is noise.
+/// Measures the same side twice in each round: the difference of the two is noise.
 pub(super) async fn noise(args: &Args, server: &Server, sides: &Sides, report: &mut Report) -> Result<()> {
     progress("Postgres: the same side twice");
-    sides.begin_anew(server).await?;
+    sides.empty_tables(server).await?;
     let (mut once, mut again) = (Rounds::default(), Rounds::default());
     for _ in 0..args.rounds {
         for rates in [&mut once, &mut again] {

@@ -1,4 +1,8 @@
-//! Redis alone beside what redis-benchmark reaches with the same scripts, and Redis before Postgres.
+//! Redis alone, compared with redis-benchmark with the same scripts, and Redis in front of
+//! Postgres.
+//!
+//! - `reference`: redis-benchmark.
+//! - `tiered`: Redis in front of Postgres.
 
 mod reference;
 mod tiered;
@@ -19,11 +23,11 @@ use crate::rounds::{Rounds, number};
 use crate::table::Table;
 use reference::Reference;
 
-/// How many callers there are, and how many keys they ask for again.
+/// The number of callers, and the number of keys of their repeats.
 const CALLERS: usize = 64;
 const KEYS: u64 = 10_000;
 
-/// How much to measure.
+/// The amount to measure.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Rounds; the sides take turns, and the median counts
@@ -44,7 +48,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// For the page of all benchmarks.
+    /// The settings for the page of all benchmarks.
     pub(crate) fn of_page(long: bool) -> Self {
         let (rounds, seconds, commands) = if long { (5, 2.0, 60_000) } else { (3, 1.0, 30_000) };
         Self { rounds, seconds, commands, only: None }
@@ -74,7 +78,7 @@ pub(crate) fn measure(args: &Args) -> Result<Report> {
     })
 }
 
-/// Redis by itself, without persistence, as redis-benchmark meets it.
+/// Redis alone, without persistence, in the same state as for redis-benchmark.
 async fn alone(args: &Args, report: &mut Report) -> Result<()> {
     let mut servers = RedisServers::new()?;
     let url = servers.start("alone", "")?;
@@ -119,7 +123,8 @@ async fn alone(args: &Args, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// One side's rates, and those of redis-benchmark: one command at a time on each connection, and as many as we have.
+/// The rates of semel, and those of redis-benchmark: one command at a time on each connection, and
+/// as many as semel sends.
 #[derive(Default)]
 struct Sides {
     semel: Rounds,
@@ -145,7 +150,7 @@ fn key(number: u64) -> String {
     format!("replayed-{}", number % KEYS)
 }
 
-/// Records what is to be replayed.
+/// Records the outcomes for the replays.
 async fn fill<S: Store>(caller: &Arc<Caller<S>>) -> Result<()> {
     let tasks = (0..CALLERS as u64).map(|begin| {
         let caller = Arc::clone(caller);

@@ -1,4 +1,4 @@
-//! What redis-benchmark reaches with the same scripts, over as many connections.
+//! The rate of redis-benchmark with the same scripts, over as many connections.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ const LEASE: &str = "30000000";
 const RETENTION: &str = "86400000000";
 const GRACE: &str = "60000000";
 const FAR_AHEAD: &str = "9000000000000000";
-/// Of any sixteen bytes; all records of this side have the same.
+/// The token of all records of this side: any sixteen bytes.
 const TOKEN: &str = "0123456789abcdef";
 
 pub(super) struct Reference<'a> {
@@ -33,10 +33,10 @@ pub(super) struct Reference<'a> {
     connection: MultiplexedConnection,
     open: String,
     write: String,
-    /// As many bytes as the store sends of what is asked, and of an outcome.
+    /// As many bytes as the store sends of an intent with its owner, and of an outcome.
     asked: String,
     outcome: String,
-    /// How many commands make up a figure.
+    /// The number of commands of a figure.
     commands: usize,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Reference<'a> {
         commands: usize,
     ) -> Result<Self> {
         let client = redis::Client::open(url)?;
-        // To forget a million keys takes a while.
+        // It takes a while to forget a million keys.
         let patient = AsyncConnectionConfig::new().set_response_timeout(None);
         let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
         let open = load(&mut connection, OPEN).await?;
@@ -68,10 +68,11 @@ impl<'a> Reference<'a> {
         redis::cmd("FLUSHALL").query_async(&mut self.connection.clone()).await.context("could not flush")
     }
 
-    /// Claims and completes of new keys per second, with so many commands on their way on each connection.
+    /// Claims and completes of new keys per second, with this many commands in flight on each
+    /// connection.
     pub(super) async fn first(&self, in_flight: usize) -> Result<f64> {
         let claims = self.rate(in_flight, 1_000_000_000_000, &self.claim("bench:new:__rand_int__"))?;
-        // Ten times as many as are completed, so that hardly any is hit twice.
+        // There are ten times as many as are completed, so that hardly any is hit twice.
         let running = self.commands * 10;
         for chunk in (0..running).collect::<Vec<_>>().chunks(10_000) {
             let mut pipeline = redis::pipe();
@@ -120,7 +121,7 @@ impl<'a> Reference<'a> {
             .to_vec()
     }
 
-    /// Commands per second, with numbers up to a limit in the place of `__rand_int__`.
+    /// Commands per second, with numbers up to a limit instead of `__rand_int__`.
     fn rate(&self, in_flight: usize, numbers: usize, command: &[String]) -> Result<f64> {
         let mut benchmark: Command = self.servers.program("redis-benchmark");
         benchmark.args(["-s", &self.socket, "--csv", "-c", &RedisOptions::DEFAULT_CONNECTIONS.to_string()]);

@@ -1,4 +1,4 @@
-//! Redis before Postgres.
+//! Redis in front of Postgres.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::rounds::{Rounds, number};
 use crate::server::Server;
 use crate::table::Table;
 
-/// Redis before Postgres: what a warm one spares, and what a dead one costs.
+/// Redis in front of Postgres: the gain from a warm cache, and the cost of a dead one.
 pub(super) async fn measure(args: &Args, report: &mut Report) -> Result<()> {
     progress("Redis before Postgres");
     let server = Server::start(None).await?;
@@ -53,9 +53,9 @@ pub(super) async fn measure(args: &Args, report: &mut Report) -> Result<()> {
     table.row(["replay, warm", &number(warm.per_second), &number(cold.per_second)]);
     table.row(["claim + complete, new keys", &with_hot.show(), &without.show()]);
     report.table(table);
-    server.begin_anew(&["tier.records", "plain.records"]).await?;
+    server.empty_tables(&["tier.records", "plain.records"]).await?;
     let after = killed(&tier, &mut servers, report).await?;
-    // Right after, and as long: tables grow, and machines have their moods.
+    // This is measured right after, and for as long: tables grow, and machines vary.
     let alone = new_keys(&plain, QUARTER * 16).await?;
     report.at_least("new keys from two seconds after on, vs Postgres alone", after / alone, 0.9);
     Ok(())
@@ -67,7 +67,8 @@ async fn new_keys<S: Store>(caller: &Arc<Caller<S>>, length: Duration) -> Result
 
 const QUARTER: Duration = Duration::from_millis(250);
 
-/// Lets Redis die under load, and looks at every quarter of a second of it. Gives the rate from two seconds after on.
+/// Kills Redis under load, and measures every quarter of a second. Returns the rate from two
+/// seconds later on.
 async fn killed(
     tier: &Arc<Caller<Tiered<RedisStore, PostgresStore>>>,
     servers: &mut RedisServers,

@@ -1,4 +1,4 @@
-//! What an operation costs: time, processors, log and disk.
+//! The cost of an operation: time, processors, log and disk.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::process::processor_seconds;
 use crate::rounds::{Rounds, number};
 use crate::server::Server;
 
-/// What is shown of each.
+/// The columns of the tables.
 pub(super) const COLUMNS: [&str; 6] = [
     "a second",
     "p50 / p99, ms",
@@ -23,7 +23,7 @@ pub(super) const COLUMNS: [&str; 6] = [
     "syncs each",
 ];
 
-/// For each operation, in each round.
+/// The cost of an operation, in each round.
 #[derive(Default)]
 pub(super) struct Cost {
     pub(super) rate: Rounds,
@@ -42,19 +42,19 @@ impl Cost {
             format!("{} / {}", number(self.p50.median()), number(self.p99.median())),
             number(self.server_micros.median()),
             number(self.client_micros.median()),
-            // The server writes a line to its log by itself every now and then.
+            // The server itself writes a line to its log every now and then.
             number(self.log.median().max(0.0)),
             syncs(self.syncs.median()),
         ]
     }
 }
 
-/// Few are shared by many, so two digits behind the point would not do.
+/// A sync is shared by many operations, so two digits behind the point would not be enough.
 fn syncs(each: f64) -> String {
     if each < 0.0005 { "0".to_owned() } else { format!("{each:.3}") }
 }
 
-/// What the server has used so far.
+/// The server's use of processors, log and disk so far.
 pub(super) struct Used {
     seconds: f64,
     log: f64,
@@ -67,7 +67,7 @@ impl Used {
         Ok(Self { seconds: server.processor_seconds().await?, log: server.log_bytes().await?, syncs })
     }
 
-    /// Adds what each of so many operations has used from here to there.
+    /// Adds the use by each of this many operations between the two moments.
     pub(super) fn add_until(&self, then: &Self, operations: u64, cost: &mut Cost) {
         let each = operations.max(1) as f64;
         cost.server_micros.push((then.seconds - self.seconds) * 1e6 / each);
@@ -99,7 +99,7 @@ where
     cost.p99.push(measured.millis(99.0));
     let own = processor_seconds("self")? - own;
     cost.client_micros.push(own * 1e6 / measured.operations.max(1) as f64);
-    // What was used is read at once; the syncs are known only when the connections have reported them.
+    // The use is read at once; the syncs are known only when the connections have reported them.
     let after = Used::so_far(server).await?;
     side.report().await?;
     let after = Used { syncs: server.log_syncs().await?, ..after };

@@ -1,4 +1,8 @@
-//! What an operation costs on Postgres, and what it costs by size, callers, rows and processes: for docs/scaling.md.
+//! The cost of an operation on Postgres by load, size, callers, rows and processes, for
+//! docs/scaling.md.
+//!
+//! - `cost`: the cost of one load.
+//! - `worker`: several processes on one Postgres.
 
 mod cost;
 pub(crate) mod worker;
@@ -20,18 +24,18 @@ use crate::server::Server;
 use crate::table::Table;
 use cost::{COLUMNS, Cost, cost};
 
-/// How much to measure, and where to write it.
+/// The amount to measure, and the page to write.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Five rounds, longer ones, and a table of ten million rows
     #[arg(long)]
     long: bool,
 
-    /// Rounds, if it is to be another number
+    /// Another number of rounds
     #[arg(long)]
     rounds: Option<usize>,
 
-    /// Seconds for each load in each round, if it is to be another number
+    /// Another number of seconds for each load in each round
     #[arg(long)]
     seconds: Option<f64>,
 
@@ -54,12 +58,12 @@ impl Args {
     }
 }
 
-/// By so many callers everything is measured that is not by their number.
+/// The number of callers of every table that is not by callers.
 const CALLERS: usize = 64;
-/// Replays ask for so many keys.
+/// The number of keys of the replays.
 const KEYS: u64 = 2_000;
 
-/// The marks of the page; what is between them is written anew.
+/// The marks of the page; the text between them is replaced.
 const BEGIN: &str = "<!-- measured by `bench scaling`: begin -->";
 const END: &str = "<!-- measured by `bench scaling`: end -->";
 
@@ -69,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let text = std::fs::read_to_string(&args.page)
         .with_context(|| format!("could not read {}", args.page.display()))?;
     let load = load_before();
-    // Before anything is measured for nothing.
+    // A page without marks is an error before anything is measured.
     between(&text, "").context("the page has no marks")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let report = runtime.block_on(measure(args))?;
@@ -106,7 +110,7 @@ fn busy_key(round: usize) -> String {
     format!("busy-{round}")
 }
 
-/// Records what is to be replayed.
+/// Records the outcomes for the replays.
 async fn fill(side: &Arc<Semel>) -> Result<()> {
     let tasks = (0..CALLERS as u64).map(|begin| {
         let side = Arc::clone(side);
@@ -123,10 +127,10 @@ async fn fill(side: &Arc<Semel>) -> Result<()> {
     Ok(())
 }
 
-/// What a row of a table measures.
+/// A row of a table: its name and the cost.
 type Row = (String, Cost);
 
-/// Shows what each came to.
+/// Shows the result of each row.
 fn show(title: &str, first: &str, rows: Vec<Row>, report: &mut Report) {
     let mut table = Table::new(title, std::iter::once(first).chain(COLUMNS));
     for (name, cost) in rows {
@@ -135,7 +139,7 @@ fn show(title: &str, first: &str, rows: Vec<Row>, report: &mut Report) {
     report.table(table);
 }
 
-/// New keys, replays, and one key that everybody wants.
+/// New keys, replays, and one key that all callers want.
 async fn by_load(args: &Args, server: &Server, report: &mut Report) -> Result<()> {
     let side = semel(server, "loads").await?;
     fill(&side).await?;
@@ -179,7 +183,7 @@ async fn by_callers(args: &Args, server: &Server, report: &mut Report) -> Result
     let mut all = counts.map(|_| Cost::default());
     progress("scaling: by callers");
     for _ in 0..args.rounds() {
-        server.begin_anew(&["callers.records"]).await?;
+        server.empty_tables(&["callers.records"]).await?;
         for (callers, found) in counts.into_iter().zip(&mut all) {
             let new = |side: Arc<Semel>, _| async move { side.first(&uuid_v4()).await };
             cost(args, server, callers, &side, found, new).await?;
@@ -190,7 +194,7 @@ async fn by_callers(args: &Args, server: &Server, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Bodies that do not compress: what a disk has to take at worst.
+/// Bodies that do not compress, which are the worst case for the disk.
 async fn by_body(args: &Args, server: &Server, report: &mut Report) -> Result<()> {
     let sizes = [("200 B", BODY_BYTES), ("2 KiB", 2 << 10), ("20 KiB", 20 << 10), ("200 KiB", 200 << 10)];
     let mut sides = Vec::new();
@@ -204,7 +208,7 @@ async fn by_body(args: &Args, server: &Server, report: &mut Report) -> Result<()
     for _ in 0..args.rounds() {
         for (at, side) in sides.iter().enumerate() {
             progress(format!("scaling: by body, {}", sizes[at].0));
-            server.begin_anew(&["bodies.records"]).await?;
+            server.empty_tables(&["bodies.records"]).await?;
             fill(side).await?;
             server.run("vacuum bodies.records").await?;
             let again = |side: Arc<Semel>, n| async move { side.replay(&key(n)).await };
@@ -246,7 +250,7 @@ async fn by_rows(args: &Args, server: &Server, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// What goes between the marks.
+/// The text between the marks.
 fn tables(args: &Args, load: (&'static str, String), report: &Report) -> String {
     let mut parts: Vec<String> = machine(&std::env::temp_dir())
         .into_iter()
@@ -273,7 +277,7 @@ fn tables(args: &Args, load: (&'static str, String), report: &Report) -> String 
     text
 }
 
-/// A page with something else between its marks.
+/// The page with another text between its marks.
 fn between(page: &str, tables: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -285,7 +289,7 @@ mod facts {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_marks_is_written_anew() {
+    fn only_the_text_between_the_marks_is_replaced() {
         let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let written = between(&page, "new\n").expect("it has marks");
         assert_eq!(written, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));

@@ -26,7 +26,8 @@ pub(crate) struct Args {
 
 const SCHEMA: &str = "processes";
 
-/// Connects, says so, waits for a byte, and then claims and completes new keys. The last line tells what it came to.
+/// Connects, reports that, waits for a byte, and then claims and completes new keys. The last line
+/// has the result.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -82,21 +83,21 @@ impl Worker {
     async fn end(mut self) -> Result<[f64; 5]> {
         let mut line = String::new();
         self.out.read_line(&mut line).await?;
-        // Its sessions report what they did when they end.
+        // Its sessions report their use when they end.
         self.process.wait().await?;
         let words: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         words.try_into().ok().with_context(|| format!("a process said {line:?}"))
     }
 }
 
-/// The callers of the other tables, divided between ever more processes.
+/// The callers of the other tables, divided among a growing number of processes.
 pub(super) async fn by_processes(args: &super::Args, server: &Server, report: &mut Report) -> Result<()> {
     let counts = [1, 2, 4];
     let mut all = counts.map(|_| Cost::default());
     let _migrated = Semel::connect(&server.url, 1, SCHEMA).await?;
     progress("scaling: by processes");
     for _ in 0..args.rounds() {
-        server.begin_anew(&["processes.records"]).await?;
+        server.empty_tables(&["processes.records"]).await?;
         for (processes, cost) in counts.into_iter().zip(&mut all) {
             let share =
                 Args { url: server.url.clone(), callers: CALLERS / processes, seconds: args.seconds() };

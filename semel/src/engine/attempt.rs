@@ -35,7 +35,8 @@ impl Once {
         self.engine.tasks.spawn(async move { once.attempt(&mut lease, &intent, &copies, work, permit).await })
     }
 
-    /// Runs the work and settles it. The permit is held until the work is over; settling needs none.
+    /// Runs the work and settles it. The permit is held until the work is over; settling needs
+    /// none.
     pub(super) async fn attempt(
         &self,
         lease: &mut Lease,
@@ -69,7 +70,8 @@ impl Once {
         self.settle(lease, intent, copies, &mut renewal, result).await
     }
 
-    /// Does the work, and times it. A panic of the work is its own, and says nothing about what is recorded of it.
+    /// Does the work, and times it. A panic of the work is its own, and says nothing about what is
+    /// recorded of it.
     async fn work(&self, lease: Lease, work: Work) -> Result<Outcome, Failure> {
         let began = Instant::now();
         let result = AssertUnwindSafe(async move { work(lease).await }).catch_unwind().await;
@@ -77,8 +79,8 @@ impl Once {
         result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))))
     }
 
-    /// Makes sure that a lease that took long to get is still ours, and says from when on it is; else says how the run
-    /// ends, without having started the work.
+    /// Makes sure that a lease that took long to get is still ours, and says from when on it is;
+    /// else says how the run ends, without having started the work.
     async fn make_sure(
         &self,
         lease: &Lease,
@@ -99,12 +101,13 @@ impl Once {
         }
     }
 
-    /// When the renewal was sent by which a lease that took long to get is still ours; `None` if it is not. It may be
-    /// over, and a hook may have found out for another process that nothing happened, which is true until the work
-    /// starts.
+    /// When the renewal was sent by which a lease that took long to get is still ours; `None` if it
+    /// is not. It may be over, and a hook may have found out for another process that nothing
+    /// happened, which is true until the work starts.
     ///
-    /// Only a renewal that was applied, and answered within the lease that it began, confirms anything. One that met a
-    /// locked row is sent again for as long as the patience lasts: the lock may be a takeover in its commit.
+    /// Only a renewal that was applied, and answered within the lease that it began, confirms
+    /// anything. One that met a locked row is sent again for as long as the patience lasts: the
+    /// lock may be a takeover in its commit.
     async fn confirm(&self, lease: &Lease) -> Result<Option<Instant>, StoreError> {
         let length = self.engine.policy.terms().lease();
         let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());

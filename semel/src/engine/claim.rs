@@ -20,7 +20,8 @@ use crate::words::lease::Token;
 use crate::words::terms::Terms;
 use crate::words::time::Timestamp;
 
-/// A released record outlasts every copy of its claim, with a margin for the store's clock as it is known here.
+/// A released record outlasts every copy of its claim, with a margin for the store's clock as it is
+/// known here.
 const _: () = assert!(
     Policy::MAX_PATIENCE.as_secs() + CALL_LIMIT.as_secs() + 30 <= Terms::RELEASED_RETENTION.as_secs(),
     "a claim could arrive after the record of its release is gone"
@@ -45,8 +46,8 @@ impl Copies {
 }
 
 impl Once {
-    /// Claims under a new token. A claim that is not answered is sent again as it is; if it is given up while it
-    /// may have been applied, its token is voided in the background.
+    /// Claims under a new token. A claim that is not answered is sent again as it is; if it is
+    /// given up while it may have been applied, its token is voided in the background.
     pub(super) async fn ask(
         &self,
         key: &Key,
@@ -108,8 +109,8 @@ impl Once {
         }
     }
 
-    /// For how long a claim may still arrive: while somebody waits for its answer, but not longer than the record that it
-    /// makes is kept. A copy would find nothing then, and begin anew.
+    /// For how long a claim may still arrive: while somebody waits for its answer, but not longer
+    /// than the record that it makes is kept. A copy would find nothing then, and begin anew.
     fn claims_last(&self) -> Duration {
         let policy = &self.engine.policy;
         (policy.patience() + CALL_LIMIT).min(policy.terms().retention())
@@ -126,8 +127,9 @@ impl Once {
         }
     }
 
-    /// Takes back, in the background, what a copy of the claim may still do or have done. Only for a token under
-    /// which nothing runs any more, and not after an abandon that stands: the key is held by its very token.
+    /// Takes back, in the background, what a copy of the claim may still do or have done. Only for
+    /// a token under which nothing runs any more, and not after an abandon that stands: the key is
+    /// held by its very token.
     pub(super) fn void_later(&self, key: &Key, copies: &Copies) {
         if !copies.astray {
             return;

@@ -13,8 +13,8 @@ use crate::words::time::Timestamp;
 
 /// What the work returns when it fails.
 ///
-/// A failure is taken to be *unknown* unless it says that nothing happened: the key is then abandoned, not
-/// released. The `?` operator makes an unknown failure of any error.
+/// A failure is taken to be *unknown* unless it says that nothing happened: the key is then
+/// abandoned, not released. The `?` operator makes an unknown failure of any error.
 ///
 /// ```
 /// use semel::Failure;
@@ -100,7 +100,8 @@ pub enum RunError {
         /// When its lease is over, at the latest, if it is not renewed.
         retry_after: Duration,
     },
-    /// An earlier attempt was lost and nobody knows what it did. A new key is not safe: it would run again.
+    /// An earlier attempt was lost and nobody knows what it did. A new key is not safe: it would
+    /// run again.
     #[error("attempt {} under this key was lost, and its outcome is not known", .0.attempt)]
     Held(Held),
     /// The key was used for something else.
@@ -112,10 +113,12 @@ pub enum RunError {
     /// The store did not answer, and nothing ran.
     #[error("the key could not be claimed")]
     Unavailable(#[source] StoreError),
-    /// As many attempts run as [`Once::with_max_attempts`](crate::Once::with_max_attempts) allows. Nothing was claimed.
+    /// As many attempts run as [`Once::with_max_attempts`](crate::Once::with_max_attempts) allows.
+    /// Nothing was claimed.
     #[error("too many attempts are running")]
     TooManyAttempts,
-    /// The store has reached its [`Ceiling`](crate::admin::Ceiling), and the key is new. Nothing was claimed.
+    /// The store has reached its [`Ceiling`](crate::admin::Ceiling), and the key is new. Nothing
+    /// was claimed.
     #[error("the store keeps as much as it may")]
     StoreFull,
     /// The caller has too many unsettled keys, or has used too many new ones. Nothing was claimed.
@@ -124,14 +127,16 @@ pub enum RunError {
         /// When there may be room again.
         retry_after: Duration,
     },
-    /// The work is done, but it is not known to be recorded yet. The engine goes on trying; ask again later.
+    /// The work is done, but it is not known to be recorded yet. The engine goes on trying; ask
+    /// again later.
     #[error("the outcome is not recorded yet")]
     OutcomePending(#[source] StoreError),
     /// The work is done, but the store refused to record it; the key is held.
     #[error("the outcome could not be recorded")]
     Unrecorded(#[source] StoreError),
-    /// The work succeeded under [`Policy::transactional`](crate::Policy::transactional), but did not record its outcome in
-    /// the transaction of its effect. The key is held: a retry would repeat the effect.
+    /// The work succeeded under [`Policy::transactional`](crate::Policy::transactional), but did
+    /// not record its outcome in the transaction of its effect. The key is held: a retry would
+    /// repeat the effect.
     #[error(
         "the work succeeded without recording its outcome in its transaction, as the policy `transactional` needs: call \
          `complete_in` or `semel.complete` before the commit; the key is held"
@@ -148,7 +153,7 @@ pub enum RunError {
         /// What it said.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The recorded outcome cannot be read as the value that was asked for.
+    /// The recorded outcome cannot be read as the requested value.
     #[error("the recorded outcome is not usable")]
     Outcome(#[source] OutcomeError),
 }

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How the writes of an engine have fared lately; see [`Once::store_health`](super::Once::store_health).
+/// How the writes of an engine have fared lately; see
+/// [`Once::store_health`](super::Once::store_health).
 ///
-/// A store with a full disk goes on answering what it can read, so replays say nothing about it: only writes count here.
+/// A store with a full disk goes on answering what it can read, so replays say nothing about it:
+/// only writes count here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreHealth {
-    /// How many claims could not be written since a write last succeeded, and how many ends of attempts since an end last
-    /// succeeded: a store without room for an outcome may have room for a claim.
+    /// How many claims could not be written since a write last succeeded, and how many ends of
+    /// attempts since an end last succeeded: a store without room for an outcome may have room for
+    /// a claim.
     pub failed_writes: u32,
     /// How many of them were ends of attempts; none if no end waits to be written any more.
     pub failed_ends: u32,

@@ -2,7 +2,8 @@
 //!
 //! [`Once::run`] is the entry, and `drive` the line through the room.
 //! - [`policy`]: what happens after a crash, and the limits of an attempt.
-//! - `admission/`: the limits that a request passes before its key is claimed, and the answer from the record where they refuse it.
+//! - `admission/`: the limits that a request passes before its key is claimed, and the answer from
+//!   the record where they refuse it.
 //! - `claim`: a claim with its retries, and the voids of claims that were not answered.
 //! - `attempt`: the work under its lease.
 //! - `renew`: the renewals of all leases of the process.
@@ -178,8 +179,9 @@ impl Once {
     /// The same engine with another policy.
     ///
     /// # Panics
-    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres. A service finds that out
-    /// when it starts; [`Once::try_with_policy`] is for policies that a configuration names.
+    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres.
+    /// A service finds that out when it starts; [`Once::try_with_policy`] is for policies that a
+    /// configuration names.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         self.try_with_policy(policy).unwrap_or_else(|error| panic!("{error}"))
@@ -220,30 +222,37 @@ impl Once {
         self.with(|engine| engine.reconcile = Some(Arc::new(reconcile)))
     }
 
-    /// The same engine with another limit of attempts that run at a time; [`Once::DEFAULT_MAX_ATTEMPTS`] unless set.
+    /// The same engine with another limit of attempts that run at a time;
+    /// [`Once::DEFAULT_MAX_ATTEMPTS`] unless set.
     ///
-    /// An attempt goes on when its caller goes away, so a limit on callers does not bound attempts. With none left, the store
-    /// is only asked what is recorded: repeats of what is done, running or held are answered as usual, and what would run is
-    /// refused as [`RunError::TooManyAttempts`], with nothing claimed. A takeover and a reconcile hook count as well. A repeat
-    /// that waits does not, nor does an attempt whose work is over. But when as many attempts are over and the store has not
-    /// taken what they came to, no other begins, as each of them keeps its outcome in memory. Clones made afterwards count together with this one.
+    /// An attempt goes on when its caller goes away, so a limit on callers does not bound attempts.
+    /// With none left, the store is only asked what is recorded: repeats of what is done, running
+    /// or held are answered as usual, and what would run is refused as
+    /// [`RunError::TooManyAttempts`], with nothing claimed. A takeover and a reconcile hook count
+    /// as well. A repeat that waits does not, nor does an attempt whose work is over. But when as
+    /// many attempts are over and the store has not taken what they came to, no other begins, as
+    /// each of them keeps its outcome in memory. Clones made afterwards count together with this
+    /// one.
     #[must_use]
     pub fn with_max_attempts(self, limit: usize) -> Self {
         self.with(|engine| engine.admission.set_max_attempts(limit))
     }
 
-    /// The same engine with a limit of unsettled keys of one caller, which is the realm and the principal of its keys; none
-    /// unless set. Beyond, what would run is refused as [`RunError::QuotaExceeded`].
+    /// The same engine with a limit of unsettled keys of one caller, which is the realm and the
+    /// principal of its keys; none unless set. Beyond, what would run is refused as
+    /// [`RunError::QuotaExceeded`].
     ///
-    /// It is counted in this process: attempts that run or are not settled yet, and, for half an hour to an hour, keys that
-    /// were left held. At most 65,536 callers are kept in mind. Clones made afterwards count together with this one.
+    /// It is counted in this process: attempts that run or are not settled yet, and, for half an
+    /// hour to an hour, keys that were left held. At most 65,536 callers are kept in mind. Clones
+    /// made afterwards count together with this one.
     #[must_use]
     pub fn with_max_unsettled_per_caller(self, limit: u32) -> Self {
         self.with(|engine| engine.admission.set_max_unsettled(limit))
     }
 
-    /// The same engine with a limit of new keys that one caller may use within this time; none unless set. Beyond, a key
-    /// without a record is refused as [`RunError::QuotaExceeded`], which says when there is room for the next one.
+    /// The same engine with a limit of new keys that one caller may use within this time; none
+    /// unless set. Beyond, a key without a record is refused as [`RunError::QuotaExceeded`], which
+    /// says when there is room for the next one.
     ///
     /// It is counted as [`Once::with_max_unsettled_per_caller`] is.
     #[must_use]
@@ -251,14 +260,15 @@ impl Once {
         self.with(|engine| engine.admission.set_max_new(limit, within))
     }
 
-    /// The same engine with a ceiling for what the store keeps. While it is reached, a key without a record is refused as
-    /// [`RunError::StoreFull`].
+    /// The same engine with a ceiling for what the store keeps. While it is reached, a key without
+    /// a record is refused as [`RunError::StoreFull`].
     #[must_use]
     pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
         self.with(|engine| engine.admission.set_ceiling(ceiling))
     }
 
-    /// How the writes of this engine and its clones have fared lately, to judge by whether it is ready for requests.
+    /// How the writes of this engine and its clones have fared lately, to judge by whether it is
+    /// ready for requests.
     pub fn store_health(&self) -> StoreHealth {
         self.engine.health.now()
     }
@@ -270,14 +280,16 @@ impl Once {
 
     /// Runs the work if this is the first to ask, else gives back what was recorded.
     ///
-    /// The work runs on a task of its own: dropping this future does not stop it, and its value is recorded all
-    /// the same. What the caller gets is read from the record's bytes, the first time, too.
+    /// The work runs on a task of its own: dropping this future does not stop it, and its value is
+    /// recorded all the same. What the caller gets is read from the record's bytes, the first time,
+    /// too.
     ///
-    /// The lease is renewed on another. Work that blocks its thread belongs on a blocking thread: if it blocks
-    /// every thread of the runtime, nothing is renewed and the lease runs out.
+    /// The lease is renewed on another. Work that blocks its thread belongs on a blocking thread:
+    /// if it blocks every thread of the runtime, nothing is renewed and the lease runs out.
     ///
-    /// An error of the work abandons the key unless it is [`Failure::nothing_happened`]; so does a panic. An
-    /// error that repeats should get as well, such as a refused card, is a value: return `Ok(Err(refused))`.
+    /// An error of the work abandons the key unless it is [`Failure::nothing_happened`]; so does a
+    /// panic. An error that repeats should get as well, such as a refused card, is a value: return
+    /// `Ok(Err(refused))`.
     ///
     /// # Errors
     /// [`RunError`] says why there is no value.
@@ -295,8 +307,8 @@ impl Once {
 
     /// As [`Once::run`], for work that makes its outcome itself.
     ///
-    /// The first caller gets the outcome whole; if its body is over [`Policy::max_body_bytes`], it is recorded
-    /// without, and repeats get it without.
+    /// The first caller gets the outcome whole; if its body is over [`Policy::max_body_bytes`], it
+    /// is recorded without, and repeats get it without.
     ///
     /// # Errors
     /// [`RunError`] says why there is no outcome.
@@ -314,9 +326,9 @@ impl Once {
         self.carry(key, intent, work, Place::OwnTask, None).await
     }
 
-    /// As [`Once::run_outcome`], for work that runs with its caller, who polls this until it is there, or drops it: a
-    /// task less. Dropped, it goes on on a task of its own, as any run does. A wait for another attempt ends when the caller
-    /// is let go, too.
+    /// As [`Once::run_outcome`], for work that runs with its caller, who polls this until it is
+    /// there, or drops it: a task less. Dropped, it goes on on a task of its own, as any run does.
+    /// A wait for another attempt ends when the caller is let go, too.
     #[cfg(feature = "http")]
     pub(crate) async fn run_here(
         &self,
@@ -337,7 +349,8 @@ impl Once {
         let_go: Option<LetGo>,
     ) -> Carried<Result<Ran<Outcome>, RunError>> {
         let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
-        // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing else does.
+        // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing
+        // else does.
         let (gone, here) = oneshot::channel();
         let mut caller = Caller { gone, let_go };
         // Whoever drains the engine waits for its end, wherever it runs.
@@ -350,20 +363,24 @@ impl Once {
         Carried::new(drive, here)
     }
 
-    /// Lets no repeat wait for a running attempt any more: those that do are refused at once, as [`RunError::Pending`].
+    /// Lets no repeat wait for a running attempt any more: those that do are refused at once, as
+    /// [`RunError::Pending`].
     ///
     /// Call it when a shutdown begins, before requests under way are waited for.
     pub fn end_waits(&self) {
         self.engine.waits_end.cancel();
     }
 
-    /// Waits until all work that has started here is settled, and what goes on in the background has ended.
+    /// Waits until all work that has started here is settled, and what goes on in the background
+    /// has ended.
     ///
-    /// It waits for every `run`, too: one that is kept, and neither polled nor dropped, would keep it for ever.
+    /// It waits for every `run`, too: one that is kept, and neither polled nor dropped, would keep
+    /// it for ever.
     ///
-    /// Call it at shutdown, after the last `run`. It begins with [`Once::end_waits`], and what could not be settled is tried
-    /// for one more patience. What still runs is waited for, and never released. Claims that were not answered and cannot be
-    /// taken back in that time are given up: if one was applied, its key is in use until the lease is over.
+    /// Call it at shutdown, after the last `run`. It begins with [`Once::end_waits`], and what
+    /// could not be settled is tried for one more patience. What still runs is waited for, and
+    /// never released. Claims that were not answered and cannot be taken back in that time are
+    /// given up: if one was applied, its key is in use until the lease is over.
     pub async fn drain(&self) {
         self.engine.shutdown.cancel();
         self.engine.tasks.close();
@@ -425,7 +442,8 @@ impl Once {
                     Box::pin(self.wait(key, until, caller, &mut waiter))
                         .await
                         .map_err(|_| RunError::Pending { since, retry_after: left })?;
-                    // What was found out about an attempt need not be true of it any more: it ran meanwhile.
+                    // What was found out about an attempt need not be true of it any more: it ran
+                    // meanwhile.
                     (takeover, found_out) = (self.engine.policy.takeover(), None);
                 }
                 // Its renewals do not get through, but it lives, so it is not lost.
@@ -470,7 +488,8 @@ impl Once {
         }
     }
 
-    /// Waits until the attempt that runs may have ended, in the place that was got when it was waited for first.
+    /// Waits until the attempt that runs may have ended, in the place that was got when it was
+    /// waited for first.
     async fn wait(
         &self,
         key: &Key,

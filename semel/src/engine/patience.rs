@@ -14,11 +14,12 @@ use crate::words::key::Key;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// While somebody waits for the answer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// In the background, for the end of an attempt: until it is written, its key stays running, though the store is back.
+/// In the background, for the end of an attempt: until it is written, its key stays running, though
+/// the store is back.
 pub(super) const LONGEST_SETTLING_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long one question may take before it counts as not answered. A store bounds its own calls; this is for
-/// one that does not.
+/// How long one question may take before it counts as not answered. A store bounds its own calls;
+/// this is for one that does not.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Pauses that grow, until the patience is over.
@@ -59,7 +60,8 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// After an error: pauses and says whether to ask again. It is boxed, as most questions are answered at once.
+    /// After an error: pauses and says whether to ask again. It is boxed, as most questions are
+    /// answered at once.
     pub(super) fn lasts<'b>(&'b mut self, error: &StoreError) -> BoxFuture<'b, bool> {
         let is_transient = error.is_transient();
         Box::pin(async move { is_transient && self.pause().await })
@@ -91,8 +93,8 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Tasks of different keys that began together do not ask together for ever. It is made of the key and not of
-/// chance, so that a history can be replayed.
+/// Tasks of different keys that began together do not ask together for ever. It is made of the key
+/// and not of chance, so that a history can be replayed.
 fn spread_percent(key: &Key) -> u32 {
     let mix = |hash: u32, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
     key.value().bytes().fold(7, mix) % 5 * 20

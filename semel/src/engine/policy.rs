@@ -36,7 +36,8 @@ impl Policy {
     /// The longest time a repeat may wait for the running attempt.
     pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
-    /// The handler starts at most once. After a crash the key is held, because nobody knows what happened.
+    /// The handler starts at most once. After a crash the key is held, because nobody knows what
+    /// happened.
     pub fn hold() -> Self {
         Self {
             terms: Terms::DEFAULT,
@@ -46,18 +47,19 @@ impl Policy {
         }
     }
 
-    /// The next attempt takes over when the lease is over. The handler starts at most once plus the leases that
-    /// ran out; its effects must bear that, or be deduplicated by key or fence.
+    /// The next attempt takes over when the lease is over. The handler starts at most once plus the
+    /// leases that ran out; its effects must bear that, or be deduplicated by key or fence.
     pub fn retry() -> Self {
         Self::hold().with_after_crash(AfterCrash::Retry)
     }
 
-    /// As [`Policy::retry`], for handlers that record their outcome in the transaction of their effect: effects
-    /// are committed exactly once.
+    /// As [`Policy::retry`], for handlers that record their outcome in the transaction of their
+    /// effect: effects are committed exactly once.
     ///
-    /// Only a store that shares its transactions with the handler can keep that promise, which is Postgres; over any other
-    /// one, [`Once::with_policy`](crate::Once::with_policy) refuses it. Work that succeeds without having recorded its
-    /// outcome is an error, and its key is held: a retry would repeat its effect.
+    /// Only a store that shares its transactions with the handler can keep that promise, which is
+    /// Postgres; over any other one, [`Once::with_policy`](crate::Once::with_policy) refuses it.
+    /// Work that succeeds without having recorded its outcome is an error, and its key is held: a
+    /// retry would repeat its effect.
     pub fn transactional() -> Self {
         Self::hold().with_after_crash(AfterCrash::Transactional)
     }
@@ -88,7 +90,8 @@ impl Policy {
         Self { terms: terms.with_after_crash(self.terms.after_crash()), ..self }
     }
 
-    /// For how long a store that does not answer is asked again before the caller is told; 2 s unless set.
+    /// For how long a store that does not answer is asked again before the caller is told; 2 s
+    /// unless set.
     ///
     /// # Errors
     /// [`PolicyError::Terms`] if it is longer than [`Policy::MAX_PATIENCE`].
@@ -97,7 +100,8 @@ impl Policy {
         Ok(Self { patience, ..self })
     }
 
-    /// For how long a repeat waits for the running attempt instead of being refused; not at all unless set.
+    /// For how long a repeat waits for the running attempt instead of being refused; not at all
+    /// unless set.
     ///
     /// # Errors
     /// [`PolicyError::Terms`] if it is longer than [`Policy::MAX_WAIT`].
@@ -106,7 +110,8 @@ impl Policy {
         Ok(Self { wait, ..self })
     }
 
-    /// The largest body that is recorded; 1 MiB unless set. An outcome with a larger one is recorded without it.
+    /// The largest body that is recorded; 1 MiB unless set. An outcome with a larger one is
+    /// recorded without it.
     ///
     /// # Errors
     /// [`PolicyError::Body`] if it is more than [`Outcome::MAX_BODY_BYTES`].

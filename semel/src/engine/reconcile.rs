@@ -26,9 +26,10 @@ pub enum Reconciled {
 
 /// Is asked about a held key before its caller is refused.
 ///
-/// Ask the place where the effect would be: the payment provider, the mail log. The answer must hold for good. An
-/// owner that was only slow may still be at work when its lease is over; whoever says "did not happen" while it
-/// lives lets the work run twice. A closure `Fn(Key, Intent, Held) -> impl Future<Output = Reconciled>` is one.
+/// Ask the place where the effect would be: the payment provider, the mail log. The answer must
+/// hold for good. An owner that was only slow may still be at work when its lease is over; whoever
+/// says "did not happen" while it lives lets the work run twice. A closure `Fn(Key, Intent, Held)
+/// -> impl Future<Output = Reconciled>` is one.
 #[async_trait]
 pub trait Reconcile: Send + Sync + 'static {
     /// What became of this attempt.

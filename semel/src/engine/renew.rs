@@ -1,8 +1,8 @@
 //! Keeping leases alive while their work runs.
 //!
-//! Most work is done before its first renewal is due. So an attempt is only entered into a book, and one task looks
-//! after all of a runtime: when a renewal is due, it starts a task that renews that lease from then on. A handler that
-//! blocks its thread does not stop either.
+//! Most work is done before its first renewal is due. So an attempt is only entered into a book,
+//! and one task looks after all of a runtime: when a renewal is due, it starts a task that renews
+//! that lease from then on. A handler that blocks its thread does not stop either.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -32,14 +32,16 @@ pub(super) struct Alive {
 #[derive(Default)]
 struct Book {
     attempts: BTreeSet<(Fence, Key)>,
-    /// Leases that were not renewed yet. Those of a runtime are looked after there: it may be the only one that goes on.
+    /// Leases that were not renewed yet. Those of a runtime are looked after there: it may be the
+    /// only one that goes on.
     waiting: HashMap<Id, Waiting>,
     /// Leases that are being renewed, by their tokens: few live for so long.
     renewed: BTreeMap<[u8; 16], (DropGuard, JoinHandle<()>)>,
 }
 
 impl Book {
-    /// Takes a lease off the book: it is not renewed again, except by the task that does so already.
+    /// Takes a lease off the book: it is not renewed again, except by the task that does so
+    /// already.
     fn end(&mut self, renewal: &Renewal) -> Option<(DropGuard, JoinHandle<()>)> {
         if let Some(waiting) = self.waiting.get_mut(&renewal.runtime) {
             waiting.by_due.remove(&renewal.due);
@@ -99,7 +101,8 @@ impl Alive {
         true
     }
 
-    /// Begins to renew what is due in this runtime, and says when the next is; `None` if there is none.
+    /// Begins to renew what is due in this runtime, and says when the next is; `None` if there is
+    /// none.
     fn renew_due(&self, runtime: Id) -> Option<Instant> {
         let mut book = self.book();
         let Book { waiting: all, renewed, .. } = &mut *book;
@@ -143,8 +146,8 @@ impl Looker {
 
 impl Drop for Looker {
     fn drop(&mut self) {
-        // One that has ended by itself has said so, and another may look by now. One that dies does so with its
-        // runtime, and so do the attempts.
+        // One that has ended by itself has said so, and another may look by now. One that dies does
+        // so with its runtime, and so do the attempts.
         if !self.ended
             && let Some(alive) = self.alive.upgrade()
             && let Some(waiting) = alive.book().waiting.get_mut(&self.runtime)
@@ -163,8 +166,8 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Renewal of a lease that was last asked for at `heard`, which is at the latest when it began. From now on the lease
-    /// tells of its loss.
+    /// Renewal of a lease that was last asked for at `heard`, which is at the latest when it began.
+    /// From now on the lease tells of its loss.
     pub(super) async fn begin(
         store: &Arc<dyn Store>,
         lease: &mut Lease,
@@ -182,20 +185,21 @@ impl Renewal {
         };
         let keeper = Keeper { store: Arc::clone(store), lease: lease.clone(), length, heard, alarm };
         if alive.enter(&renewal, Box::new(keeper)) {
-            // Whoever looks after it may be next in line on this very thread, and the work may block that: let it set
-            // its timer first.
+            // Whoever looks after it may be next in line on this very thread, and the work may
+            // block that: let it set its timer first.
             yield_now().await;
         }
         renewal
     }
 
-    /// Renews no more. When this returns, no renewal is on its way: one that came after an abandon would revive
-    /// the lease of a key that nobody runs.
+    /// Renews no more. When this returns, no renewal is on its way: one that came after an abandon
+    /// would revive the lease of a key that nobody runs.
     pub(super) async fn stop(self) {
         let renewed = self.alive.book().end(&self);
         if let Some((stop, task)) = renewed {
             drop(stop);
-            // It ends by itself; a panic in the store is the store's, and says nothing about the work.
+            // It ends by itself; a panic in the store is the store's, and says nothing about the
+            // work.
             let _ended = task.await;
         }
     }
@@ -232,7 +236,8 @@ impl Keeper {
         }
     }
 
-    /// Renews three times a lease. A renewal that fails is sent again soon, so that one lost message costs nothing.
+    /// Renews three times a lease. A renewal that fails is sent again soon, so that one lost
+    /// message costs nothing.
     async fn renew(&self, heard: &watch::Sender<Instant>, stop: &CancellationToken) {
         let mut next = self.heard + self.length / 3;
         loop {
@@ -282,7 +287,8 @@ impl Keeper {
         Ok(found.is_some_and(|record| record.token == self.lease.token()))
     }
 
-    /// Raises the alarm when no renewal got through for a whole lease. Goes on: the lease may still be ours.
+    /// Raises the alarm when no renewal got through for a whole lease. Goes on: the lease may still
+    /// be ours.
     async fn watch(&self, mut heard: watch::Receiver<Instant>) {
         loop {
             let over = *heard.borrow_and_update() + self.length;

@@ -49,13 +49,14 @@ impl Ending {
         }
     }
 
-    /// Whether the key is held by this very token now, and must stay so: after an abandon or a hold that stands.
+    /// Whether the key is held by this very token now, and must stay so: after an abandon or a hold
+    /// that stands.
     fn holds_key(&self, ack: Ack) -> bool {
         matches!(self, Self::Abandon(_) | Self::Hold(_)) && ack.stands()
     }
 
-    /// Whether an operator has to settle the key after an end that stands. Under other policies an abandoned key is lost: the
-    /// next attempt takes it over.
+    /// Whether an operator has to settle the key after an end that stands. Under other policies an
+    /// abandoned key is lost: the next attempt takes it over.
     fn leaves_held(&self, ack: Ack, after_crash: AfterCrash) -> bool {
         self.holds_key(ack) && (after_crash == AfterCrash::Hold || matches!(self, Self::Hold(_)))
     }
@@ -75,7 +76,8 @@ impl Ending {
 }
 
 impl Once {
-    /// Writes what the work came to, and tells the caller what is recorded: its own outcome, or the winner's.
+    /// Writes what the work came to, and tells the caller what is recorded: its own outcome, or the
+    /// winner's.
     pub(super) async fn settle(
         &self,
         lease: &Lease,
@@ -122,8 +124,8 @@ impl Once {
         match result {
             Ok(outcome) if ack.stands() => Ok(Ran { value: outcome, replayed: false }),
             Err(failure) if ack.stands() => Err(failure.into()),
-            // The release was applied before, its answer was lost, and the next attempt has the key already. Or it
-            // was taken over. Either way it is true that nothing happened here.
+            // The release was applied before, its answer was lost, and the next attempt has the key
+            // already. Or it was taken over. Either way it is true that nothing happened here.
             Err(failure) if failure.is_nothing_happened() => {
                 Box::pin(self.winner(lease, intent)).await.map_err(|error| match error {
                     RunError::Superseded => failure.into(),
@@ -134,9 +136,9 @@ impl Once {
         }
     }
 
-    /// Goes on in the background until the store has answered. An outcome keeps its lease meanwhile; should that run
-    /// out all the same, it still counts unless somebody takes over.
-    /// It counts as unsettled for as long.
+    /// Goes on in the background until the store has answered. An outcome keeps its lease
+    /// meanwhile; should that run out all the same, it still counts unless somebody takes over. It
+    /// counts as unsettled for as long.
     fn settle_later(
         &self,
         lease: &Lease,
@@ -198,8 +200,8 @@ impl Once {
         }
     }
 
-    /// The store has answered: waiters look again, and copies of the claim that may still be on their way are
-    /// taken back. Not those of a key that stays held: a void would release it.
+    /// The store has answered: waiters look again, and copies of the claim that may still be on
+    /// their way are taken back. Not those of a key that stays held: a void would release it.
     fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
         self.ended(lease, !ending.leaves_held(ack, self.engine.policy.after_crash()));
         if !ending.holds_key(ack) {
@@ -218,9 +220,10 @@ impl Once {
         self.settle_later(lease, copies, None, Ending::Release, None);
     }
 
-    /// Settles work that has to record its outcome in its own transaction, and says that it went well. Then the outcome is
-    /// there. If it is not, the effect may have been committed without it, and would be repeated by the next attempt: the
-    /// key is held instead. A transaction that is still open locks the record, so the hold waits for its end.
+    /// Settles work that has to record its outcome in its own transaction, and says that it went
+    /// well. Then the outcome is there. If it is not, the effect may have been committed without
+    /// it, and would be repeated by the next attempt: the key is held instead. A transaction that
+    /// is still open locks the record, so the hold waits for its end.
     pub(super) async fn settle_recorded(
         &self,
         lease: &Lease,
@@ -248,7 +251,8 @@ impl Once {
         }
     }
 
-    /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's own.
+    /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's
+    /// own.
     pub(super) async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
         match self.recorded(lease, intent).await {
             Ok(recorded) => recorded.ok_or(RunError::Superseded),
@@ -259,7 +263,8 @@ impl Once {
         }
     }
 
-    /// The recorded outcome, if there is one of this intent. One that the owner of the lease has recorded is no replay.
+    /// The recorded outcome, if there is one of this intent. One that the owner of the lease has
+    /// recorded is no replay.
     async fn recorded(&self, lease: &Lease, intent: &Intent) -> Result<Option<Ran<Outcome>>, StoreError> {
         let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
         let found = loop {
@@ -278,8 +283,9 @@ impl Once {
     }
 }
 
-/// What to tell of an end that could not be written: the work's own failure, or else that there is no outcome yet. Whether
-/// the work has recorded one itself is not known before its hold is answered.
+/// What to tell of an end that could not be written: the work's own failure, or else that there is
+/// no outcome yet. Whether the work has recorded one itself is not known before its hold is
+/// answered.
 fn unsettled(result: Result<Outcome, Failure>, unrecorded: RunError) -> RunError {
     match result {
         Err(failure) if failure.kind() != FailureKind::CompletionMissing => failure.into(),

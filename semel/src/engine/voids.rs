@@ -1,10 +1,12 @@
 //! Claims that were given up while a copy of them may be applied: their tokens are voided.
 //!
-//! A store that does not answer leaves one for each request. So all are in one book, and one task voids them when no copy
-//! can arrive any more. The book is bounded: while it is full, no claim is sent.
+//! A store that does not answer leaves one for each request. So all are in one book, and one task
+//! voids them when no copy can arrive any more. The book is bounded: while it is full, no claim is
+//! sent.
 //!
-//! A token that is not voided, because the process ends first, costs no safety: nothing runs under it. If a copy of its
-//! claim was applied, the key is running until its lease is over, and then held or lost, as its policy says.
+//! A token that is not voided, because the process ends first, costs no safety: nothing runs under
+//! it. If a copy of its claim was applied, the key is running until its lease is over, and then
+//! held or lost, as its policy says.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,14 +25,16 @@ use crate::words::key::Key;
 use crate::words::lease::Token;
 use crate::words::time::Timestamp;
 
-/// How many tokens may wait to be voided. Those of claims that were under way when the last got its place come on top.
+/// How many tokens may wait to be voided. Those of claims that were under way when the last got its
+/// place come on top.
 const MAX_VOIDS: usize = 10_000;
 /// How many are voided at a time, while the store answers.
 const MAX_AT_A_TIME: usize = 64;
 /// The longest pause between two looks into the book, and between two voids of the same token.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// A task that has not looked into the book for so long does not any more: its runtime stands still, or it died.
+/// A task that has not looked into the book for so long does not any more: its runtime stands
+/// still, or it died.
 const SILENCE: Duration = CALL_LIMIT.saturating_add(Duration::from_secs(5));
 
 /// A token that is to be voided.
@@ -155,7 +159,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Works until the book is empty. After a shutdown, what cannot be voided within its patience is given up.
+    /// Works until the book is empty. After a shutdown, what cannot be voided within its patience
+    /// is given up.
     pub(super) async fn work(mut self, store: Arc<dyn Store>, shutdown: CancellationToken) {
         let mut shut = None;
         loop {

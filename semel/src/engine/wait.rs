@@ -1,10 +1,11 @@
 //! Waiting for a running attempt.
 //!
-//! In this process the attempt itself wakes its waiters. For attempts of other processes one task asks the store
-//! about all waited-for keys in one question at a time, however many wait.
+//! In this process the attempt itself wakes its waiters. For attempts of other processes one task
+//! asks the store about all waited-for keys in one question at a time, however many wait.
 //!
-//! A lease that is over says little: the row may be locked by the transaction of its owner, or by a takeover. So one waiter
-//! claims the key as a scout, and the others wait on. A scout that is granted the key runs; one that is refused wakes them.
+//! A lease that is over says little: the row may be locked by the transaction of its owner, or by a
+//! takeover. So one waiter claims the key as a scout, and the others wait on. A scout that is
+//! granted the key runs; one that is refused wakes them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +50,8 @@ struct Book {
 struct Waited {
     waiters: usize,
     ended: Arc<Notify>,
-    /// When the next scout may be sent, and how long after the last that is; set while the lease is over.
+    /// When the next scout may be sent, and how long after the last that is; set while the lease is
+    /// over.
     next_scout: Option<(Instant, Duration)>,
 }
 
@@ -79,7 +81,8 @@ impl Waiters {
         Some(Waiter { waiters: Arc::clone(self), key: key.clone(), ended })
     }
 
-    /// The lease of this key is over: one that waits for it looks what that means, unless one did so a moment ago.
+    /// The lease of this key is over: one that waits for it looks what that means, unless one did
+    /// so a moment ago.
     fn send_scout(&self, key: &Key) {
         let mut book = self.book();
         let Some(waited) = book.keys.get_mut(key) else { return };
@@ -138,8 +141,8 @@ impl Waiters {
         book.polling.then(|| book.keys.keys().cloned().collect())
     }
 
-    /// Wakes all waiters of a key whose attempt has ended, and one if only its lease is over. A record that cannot be read
-    /// wakes all: they hear the error when they ask.
+    /// Wakes all waiters of a key whose attempt has ended, and one if only its lease is over. A
+    /// record that cannot be read wakes all: they hear the error when they ask.
     async fn wake_ended(&self, keys: &[Key], store: &Arc<dyn Store>) {
         match look(keys, store).await {
             Ok((now, found)) => {
@@ -162,7 +165,8 @@ impl Waiters {
     }
 }
 
-/// The time by the store's clock, and the records, in that order: a lease that is over by that time is over.
+/// The time by the store's clock, and the records, in that order: a lease that is over by that time
+/// is over.
 async fn look(keys: &[Key], store: &Arc<dyn Store>) -> Result<(Timestamp, Vec<Found>), StoreError> {
     let now = call(store.now()).await?;
     Ok((now, call(store.find_many(keys)).await?))
@@ -183,7 +187,8 @@ impl Drop for Poller {
     }
 }
 
-/// One that waits; leaving is dropping. It is kept while its owner asks the store what has become of the key.
+/// One that waits; leaving is dropping. It is kept while its owner asks the store what has become
+/// of the key.
 pub(super) struct Waiter {
     waiters: Arc<Waiters>,
     key: Key,
@@ -191,7 +196,8 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits until the attempt of the key may have ended, or until then: the store is to be asked again.
+    /// Waits until the attempt of the key may have ended, or until then: the store is to be asked
+    /// again.
     pub(super) async fn wait(&self, until: Instant, store: &Arc<dyn Store>, tasks: &TaskTracker) {
         let ended = self.ended.notified();
         self.waiters.poll(store, tasks);

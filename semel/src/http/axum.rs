@@ -1,4 +1,4 @@
-//! For handlers of axum.
+//! The extractors and responses for handlers of axum.
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
@@ -13,7 +13,7 @@ use crate::http::response::verdict::Verdict;
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 
-/// The lease of the attempt that this handler is. A request without a key is refused.
+/// The lease of the attempt that runs this handler. A request without a key is refused.
 impl<S: Sync> FromRequestParts<S> for Lease {
     type Rejection = axum::response::Response;
 
@@ -24,7 +24,7 @@ impl<S: Sync> FromRequestParts<S> for Lease {
         Err(match parts.extensions.get::<Unkeyed>() {
             Some(Unkeyed(renderer)) => renderer.render(Rejection::KeyMissing).map(Body::from),
             None => {
-                tracing::error!("a handler wants a lease, but there is no IdempotencyLayer around it");
+                tracing::error!("a handler requires a lease, but there is no IdempotencyLayer around it");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()
             }
         })
@@ -55,7 +55,7 @@ impl IntoResponse for Outcome {
     }
 }
 
-/// As problem details.
+/// The response with problem details.
 impl IntoResponse for Rejection {
     fn into_response(self) -> axum::response::Response {
         Renderer::default().render(self).map(Body::from)

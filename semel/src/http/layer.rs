@@ -1,4 +1,4 @@
-//! The layer: what is set once, for all requests of a route.
+//! The layer: the options that are set once, for all requests of a route.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,23 +25,24 @@ use crate::store::Store;
 use crate::words::error::StoreError;
 use crate::words::key::{KeyError, Scope};
 
-/// What the application makes of a response.
+/// The application's verdict on a response.
 pub(super) type Judge = dyn Fn(&::http::response::Parts) -> Option<Verdict> + Send + Sync;
 
-/// The path under which a request is compared with others.
+/// The path under which a request is compared with other requests.
 pub(super) type Path = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Puts [`Idempotency`] around a service.
 ///
-/// It is cheap to clone. Clones share the store, and with it the attempts that run and those who wait for them; a
-/// clone with other options is the layer of another route. See the [module](super) for what it does.
+/// It is cheap to clone. Clones share the store, the running attempts and the repeats that wait for
+/// them; a clone with other options is the layer of another route. The [module](super) describes
+/// its behaviour.
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     pub(super) once: Once,
     pub(super) options: Arc<Options>,
 }
 
-/// What a layer was told.
+/// The options of a layer.
 #[derive(Clone)]
 pub(super) struct Options {
     pub(super) header: HeaderName,
@@ -95,18 +96,19 @@ impl IdempotencyLayer {
         Self { once, options: Arc::new(options) }
     }
 
-    /// The same layer with another policy: what happens after a crash, lease, retention, wait, and the largest
-    /// response that is recorded.
+    /// Sets the policy: the rule after a crash, lease, retention, wait, and the largest response
+    /// that is recorded.
     ///
     /// # Panics
-    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres. A service finds that out
-    /// when it starts; [`IdempotencyLayer::try_with_policy`] is for policies that a configuration names.
+    /// If the store cannot keep the policy's promise: [`Policy::transactional`] over any store but
+    /// Postgres. The panic comes when the service starts; [`IdempotencyLayer::try_with_policy`] is
+    /// for policies from a configuration.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         Self { once: self.once.with_policy(policy), ..self }
     }
 
-    /// The same layer with another policy.
+    /// Sets the policy, or returns an error.
     ///
     /// # Errors
     /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
@@ -114,80 +116,85 @@ impl IdempotencyLayer {
         Ok(Self { once: self.once.try_with_policy(policy)?, ..self })
     }
 
-    /// The same layer with another limit of attempts that run at a time; see [`Once::with_max_attempts`]. Clones made
-    /// afterwards count together with this one, whatever their other options are.
+    /// Limits the attempts that run at a time; see [`Once::with_max_attempts`]. Clones that are
+    /// made afterwards share the count, whatever their other options are.
     #[must_use]
     pub fn with_max_attempts(self, limit: usize) -> Self {
         Self { once: self.once.with_max_attempts(limit), ..self }
     }
 
-    /// The same layer with a limit of unsettled keys of one caller, which is the scope of its keys; see
+    /// Limits the unsettled keys of one caller, which is the scope of its keys; see
     /// [`Once::with_max_unsettled_per_caller`].
     #[must_use]
     pub fn with_max_unsettled_per_caller(self, limit: u32) -> Self {
         Self { once: self.once.with_max_unsettled_per_caller(limit), ..self }
     }
 
-    /// The same layer with a limit of new keys that one caller may use within this time; see
+    /// Limits the new keys that one caller may use within this time; see
     /// [`Once::with_max_new_per_caller`].
     #[must_use]
     pub fn with_max_new_per_caller(self, limit: u32, within: Duration) -> Self {
         Self { once: self.once.with_max_new_per_caller(limit, within), ..self }
     }
 
-    /// The same layer with a ceiling for what the store keeps; see [`Once::with_ceiling`].
+    /// Limits the size of the store; see [`Once::with_ceiling`].
     #[must_use]
     pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
         Self { once: self.once.with_ceiling(ceiling), ..self }
     }
 
-    /// How the writes of this layer and its clones have fared lately; see [`Once::store_health`].
+    /// The recent results of the writes of this layer and its clones; see [`Once::store_health`].
     pub fn store_health(&self) -> StoreHealth {
         self.once.store_health()
     }
 
-    /// Whether requests by POST and PATCH must have a key; if so, they are refused without one. They need not, unless
-    /// set.
+    /// Requires a key for requests by POST and PATCH, and refuses them without one. Not required
+    /// unless set.
     #[must_use]
     pub fn with_required_key(self, required: bool) -> Self {
         self.with(|options| options.required = required)
     }
 
-    /// The key is in this header instead of `Idempotency-Key`.
+    /// Sets the header that contains the key, instead of `Idempotency-Key`.
     #[must_use]
     pub fn with_header_name(self, name: HeaderName) -> Self {
         self.with(|options| options.header = name)
     }
 
-    /// Whether a key must be quoted, as the draft of the header has it; if so, bare ones are refused. It need not,
+    /// Requires quoted keys, as in the draft of the header, and refuses bare ones. Not required
     /// unless set.
     #[must_use]
     pub fn with_strict_keys(self, strict: bool) -> Self {
         self.with(|options| options.strict = strict)
     }
 
-    /// Keys count on these methods; POST, PUT, PATCH and DELETE unless set. On others they are ignored.
+    /// Sets the methods on which keys count; POST, PUT, PATCH and DELETE unless set. On other
+    /// methods they are ignored.
     #[must_use]
     pub fn with_methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.methods = methods.into_iter().collect())
     }
 
-    /// The scope as the application knows it: the tenant, and the caller by an identity that does not change with a
-    /// refreshed token. The layer that finds it out, and puts it in an extension say, must come before this one. A request
-    /// for which this returns `None` is refused.
+    /// Sets the scope by the application's knowledge: the tenant, and the caller by an identity
+    /// that does not change with a refreshed token. The layer that determines it, for example in an
+    /// extension, must come in front of this one. A request for which this returns `None` is
+    /// refused.
     ///
-    /// Unless it is set, callers are told apart by their credentials; see [`IdempotencyLayer::with_credentials`].
+    /// Unless it is set, callers are distinguished by their credentials; see
+    /// [`IdempotencyLayer::with_credentials`].
     #[must_use]
     pub fn with_scope(self, scope: impl Fn(&Parts) -> Option<Scope> + Send + Sync + 'static) -> Self {
         self.with(|options| options.scoping = Scoping::Application(Arc::new(scope)))
     }
 
-    /// The credentials by which callers are told apart, instead of [`Credential::common`]: headers, or single cookies. The
-    /// principal of a key is a keyed digest (HMAC-SHA256) of those that a request has.
+    /// Sets the credentials that distinguish callers, instead of [`Credential::common`]: headers,
+    /// or single cookies. The principal of a key is a keyed digest (HMAC-SHA256) of those that a
+    /// request has.
     ///
-    /// A repeat with other credentials is another caller's request and **runs again**: with a refreshed token, or a
-    /// signature made for each request. [`IdempotencyLayer::with_scope`] is for such services. A request with none of
-    /// the credentials is refused; see [`IdempotencyLayer::with_anonymous_callers`].
+    /// A repeat with other credentials is another caller's request and **runs again**: with a
+    /// refreshed token, or a signature made for each request. [`IdempotencyLayer::with_scope`] is
+    /// for such services. A request with none of the credentials is refused; see
+    /// [`IdempotencyLayer::with_anonymous_callers`].
     ///
     /// ```
     /// use semel::MemoryStore;
@@ -202,10 +209,12 @@ impl IdempotencyLayer {
         self.with(|options| options.scoping = Scoping::Credentials { realm, names, anonymous })
     }
 
-    /// What happens to a request with a key that has none of the credentials; [`Anonymous::Refuse`] unless set.
+    /// Sets the treatment of a request with a key that has none of the credentials;
+    /// [`Anonymous::Refuse`] unless set.
     ///
-    /// With [`Anonymous::Share`] all of them are **one caller**, and any of them can get an answer that was recorded for
-    /// another. It has no effect beside [`IdempotencyLayer::with_scope`].
+    /// With [`Anonymous::Share`] all of them are **one caller**, and any of them can get an answer
+    /// that was recorded for another. It has no effect together with
+    /// [`IdempotencyLayer::with_scope`].
     #[must_use]
     pub fn with_anonymous_callers(self, what: Anonymous) -> Self {
         self.with(|options| {
@@ -222,27 +231,31 @@ impl IdempotencyLayer {
         }
     }
 
-    /// Seals the secret of the principals with a secret of the configuration, of at least 16 random bytes.
+    /// Seals the secret of the principals with a secret of the configuration, of at least 16 random
+    /// bytes.
     ///
-    /// Principals are made of credentials by HMAC with a random secret, which the first process makes and the store keeps.
-    /// Unless this is set, a copy of the store is enough to check guesses at short credentials, such as passwords. With it,
-    /// that takes the secret of the configuration, too. The first one seals and all of them open: to change it, give every
-    /// process the new one and the old one behind it, and then the new one only. Principals stay the same throughout.
+    /// Principals are derived from credentials by HMAC with a random secret, which the first
+    /// process makes and the store keeps. Unless this is set, a copy of the store is enough to
+    /// check guesses at short credentials, such as passwords. With it, that also takes the secret
+    /// of the configuration. The first secret seals and all of them open: to change the secret,
+    /// give every process the new one followed by the old one, and then the new one only.
+    /// Principals stay the same throughout.
     ///
-    /// All processes that share the store need it. One without it, or with another, does not serve keys:
-    /// [`IdempotencyLayer::prepare`] says so at start.
+    /// All processes that share the store need it. A process without it, or with another one, does
+    /// not serve keys: [`IdempotencyLayer::prepare`] reports that at start.
     #[must_use]
     pub fn with_principal_secrets<S: Into<Vec<u8>>>(self, secrets: impl IntoIterator<Item = S>) -> Self {
         let secrets = secrets.into_iter().map(|secret| secret.into().into_boxed_slice());
         self.with(|options| options.secret = PrincipalSecret::configured(secrets))
     }
 
-    /// Reads the secret of the principals from the store, as the first request with credentials would. Call it at start to
-    /// find out then that it cannot be used.
+    /// Reads the secret of the principals from the store, as the first request with credentials
+    /// would. Call it at start to detect a secret that cannot be used.
     ///
     /// # Errors
-    /// Refused if a secret that [`IdempotencyLayer::with_principal_secrets`] was given is shorter than 16 bytes, or the one in
-    /// the store is sealed with another; else what the store says.
+    /// Refused if a secret from [`IdempotencyLayer::with_principal_secrets`] is shorter than 16
+    /// bytes, or the one in the store is sealed with another secret; otherwise the error of the
+    /// store.
     pub async fn prepare(&self) -> Result<(), StoreError> {
         match &self.options.scoping {
             Scoping::Credentials { .. } => self.options.secret.digest(self.once.store()).await.map(drop),
@@ -250,8 +263,8 @@ impl IdempotencyLayer {
         }
     }
 
-    /// The realm of the keys, for services that share a store; `http` unless set. With
-    /// [`IdempotencyLayer::with_scope`] the application says it itself.
+    /// Sets the realm of the keys, for services that share a store; `http` unless set. With
+    /// [`IdempotencyLayer::with_scope`] the application sets the realm itself.
     ///
     /// # Errors
     /// [`KeyError`] if the realm breaks a limit.
@@ -265,50 +278,54 @@ impl IdempotencyLayer {
         }))
     }
 
-    /// What makes a request the same request; every byte of it unless set.
+    /// Sets the parts of a request that make it the same request; every byte of it unless set.
     #[must_use]
     pub fn with_fingerprint(self, fingerprint: RequestFingerprint) -> Self {
         self.with(|options| options.fingerprint = fingerprint)
     }
 
-    /// The path under which requests are compared, for services that take several paths for one: `/charges` for `/charges/`,
-    /// say. `None` stands for the path as it was sent. The handler gets the path as it was sent in any case.
+    /// Sets the path under which requests are compared, for services that treat several paths as
+    /// one: `/charges` for `/charges/`, for example. `None` stands for the path as it was sent. The
+    /// handler always gets the path as it was sent.
     #[must_use]
     pub fn with_path(self, path: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.with(|options| options.path = Some(Arc::new(path)))
     }
 
-    /// The largest body of a request with a key; 1 MiB unless set. It is held in memory while the request is served.
+    /// Sets the largest body of a request with a key; 1 MiB unless set. The body is held in memory
+    /// while the request is served.
     #[must_use]
     pub fn with_max_request_bytes(self, bytes: usize) -> Self {
         self.with(|options| options.max_request_bytes = bytes)
     }
 
-    /// How long the body of a request with a key may take to arrive; 30 s unless set.
+    /// Sets the time limit for the arrival of a request's body; 30 s unless set.
     #[must_use]
     pub fn with_request_timeout(self, timeout: Duration) -> Self {
         self.with(|options| options.request_timeout = timeout)
     }
 
-    /// The least that the body of a request with a key must bring: so many bytes a second on average over each five
-    /// seconds. One that brings less is refused with 408, long before its timeout, and holds no memory any more. No rate is
-    /// asked for unless this is set.
+    /// Sets the lowest rate at which the body of a request with a key may arrive, in bytes a second
+    /// on average over each five seconds. A slower body is refused with 408, long before its
+    /// timeout, and its memory is freed. No rate is required unless this is set.
     #[must_use]
     pub fn with_least_rate(self, bytes_per_second: u32) -> Self {
         self.with(|options| options.least_rate = LeastRate::of(bytes_per_second))
     }
 
-    /// A budget for all bodies that are held, requests and responses; clones of the layer share it, and other layers that are
-    /// given a clone of it. [`Memory`] says what becomes of a request for which there is no room. Without a budget, each body is
-    /// bounded by its own limit, and how many there are by what is around the layer.
+    /// Sets a budget for all bodies in memory, of requests and responses; clones of the layer share
+    /// it, and so do other layers that get a clone of it. [`Memory`] describes the treatment of a
+    /// request for which there is no room. Without a budget, each body is bounded by its own limit,
+    /// and their number by the layers around this one.
     ///
-    /// A budget should be at least two times the largest request and the largest response that is recorded.
+    /// A budget should be at least two times the largest request and the largest response that is
+    /// recorded.
     #[must_use]
     pub fn with_memory(self, memory: Memory) -> Self {
         self.with(|options| options.memory = Some(memory))
     }
 
-    /// This header of a response is recorded, too.
+    /// Adds a header of the response to the recorded ones.
     ///
     /// # Errors
     /// [`HeaderRefused`] if it belongs to one caller or one connection.
@@ -317,8 +334,8 @@ impl IdempotencyLayer {
         Ok(self.with(|options| options.recorded = recorded))
     }
 
-    /// Which responses are recorded and which release the key, where the handler does not say so itself. What this
-    /// leaves open (`None`) is decided as in the table of [`Verdict`].
+    /// Sets the rule by which a response is recorded or releases the key, where the handler does
+    /// not decide itself. A response for which it returns `None` follows the table of [`Verdict`].
     #[must_use]
     pub fn with_verdict(
         self,
@@ -327,27 +344,30 @@ impl IdempotencyLayer {
         self.with(|options| options.judge = Some(Arc::new(judge)))
     }
 
-    /// A response is an outcome only when it has come to its end, for which it is given this long. One that breaks off
-    /// before is none: the key is held, and the caller told so. One that takes longer, or is a stream by its type, is
-    /// recorded without its body, as ever.
+    /// Makes a response an outcome only when it has come to its end, within this time. A response
+    /// that breaks off earlier is not an outcome: the key is held, and the caller gets an error. A
+    /// response that takes longer, or is a stream by its type, is recorded without its body, as
+    /// usual.
     ///
-    /// This is for inner services that are elsewhere, behind a connection: what sent the status may not have done its work yet.
-    /// Unless it is set, a response that breaks off is recorded without its body, and one of unknown length is waited for
-    /// for a second.
+    /// This is for remote inner services, behind a connection: the service that sent the status may
+    /// not have done its work yet. Unless it is set, a response that breaks off is recorded without
+    /// its body, and the layer waits for one of unknown length for a second.
     #[must_use]
     pub fn with_whole_responses(self, within: Duration) -> Self {
         self.with(|options| options.whole_within = Some(within))
     }
 
-    /// The page that describes the problems: it becomes their `type`, with the code as its fragment.
+    /// Sets the page that describes the problems: its URL becomes their `type`, with the code as
+    /// its fragment.
     ///
-    /// `docs/troubleshooting.md` of this project is such a page; serve it, or one with the same headings.
+    /// `docs/troubleshooting.md` of this project is such a page; serve it, or one with the same
+    /// headings.
     #[must_use]
     pub fn with_problem_page(self, url: &str) -> Self {
         self.with(|options| options.renderer.page = Some(Arc::from(url)))
     }
 
-    /// What the caller sees of a refusal, instead of problem details.
+    /// Sets the response that the caller gets for a refusal, instead of problem details.
     #[must_use]
     pub fn with_rejections(
         self,
@@ -356,14 +376,15 @@ impl IdempotencyLayer {
         self.with(|options| options.renderer.own = Some(Arc::new(render)))
     }
 
-    /// Answers repeats that wait for a running attempt at once, from now on. Call it when a shutdown begins: a server that
-    /// waits for its requests under way would wait for those, too; see [`Once::end_waits`].
+    /// Answers repeats that wait for a running attempt at once, from now on. Call it when a
+    /// shutdown begins: a server that waits for its requests in progress would wait for those, too;
+    /// see [`Once::end_waits`].
     pub fn end_waits(&self) {
         self.once.end_waits();
     }
 
-    /// Waits until all attempts of this layer and its clones are settled. Call it at shutdown, after the server has
-    /// stopped to accept requests; see [`Once::drain`].
+    /// Waits until all attempts of this layer and its clones are settled. Call it at shutdown,
+    /// after the server has stopped to accept requests; see [`Once::drain`].
     pub async fn drain(&self) {
         self.once.drain().await;
     }

@@ -1,4 +1,4 @@
-//! The line that every request walks: read, claim, run, settle, reply.
+//! The line of steps that every request follows: read, claim, run, settle, reply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use crate::words::lease::Lease;
 
 /// A service whose requests are safe to retry.
 ///
-/// Requests without a key pass through. See the [module](super) for the others.
+/// Requests without a key pass through. The [module](super) describes the treatment of all other
+/// requests.
 #[derive(Debug, Clone)]
 pub struct Idempotency<S> {
     layer: IdempotencyLayer,
@@ -59,12 +60,13 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        // The one that was polled ready is the one to call; the clone takes its place.
+        // The service that was polled ready is the one to call; the clone takes its place.
         let next = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, next);
         let (parts, body) = request.into_parts();
         let key = match parts.extensions.get::<Lease>() {
-            // A layer further out has claimed a key for this request. To claim it again would be to wait for oneself.
+            // A layer further out has claimed a key for this request. A second claim would wait for
+            // the first for ever.
             Some(_) => Ok(None),
             None => key_of(&self.layer, &parts),
         };
@@ -135,7 +137,8 @@ where
     }
 }
 
-/// Before the claim there is no span of ours, and that of the application is not ours to write in.
+/// Before the claim there is no span of this crate, and the span of the application must not be
+/// changed.
 fn refuse_early<R: Body>(layer: &IdempotencyLayer, rejection: Rejection) -> Response<ReadAhead<R>> {
     tracing::debug!(answer = rejection.code(), "refused a request before any claim");
     refuse(layer, &Span::none(), rejection)
@@ -146,7 +149,7 @@ fn refuse<R: Body>(layer: &IdempotencyLayer, span: &Span, rejection: Rejection) 
     layer.options.renderer.render(rejection).map(ReadAhead::whole)
 }
 
-/// Counts the answer, and notes it in the span of the request.
+/// Counts the answer, and records it in the span of the request.
 fn note(span: &Span, answer: &'static str) {
     span.record("answer", answer);
     observe::request(answer);

@@ -66,7 +66,8 @@ pub enum DraftState {
     Released,
 }
 
-/// A write by the owner of a running record: applied where token and fence match and the state is running.
+/// A write by the owner of a running record: applied where token and fence match and the state is
+/// running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// The key of the record.

@@ -1,7 +1,8 @@
-//! The protocol, as pure functions over the words: what is asked, what is answered, and the rule between the two.
+//! The protocol, as pure functions over the words: what is asked, what is answered, and the rule
+//! between the two.
 //!
-//! The model checker, the random histories and every store run this code. It is public for them, and not part of the
-//! stable interface.
+//! The model checker, the random histories and every store run this code. It is public for them,
+//! and not part of the stable interface.
 //! - [`ask`]: a claim as it is sent to a store.
 //! - [`answer`]: the answers of a store.
 //! - [`draft`]: the writes to a record.

@@ -16,8 +16,7 @@ pub(crate) struct Carried<T: Send + 'static> {
     /// The future, taken out when it has ended or panicked.
     run: Option<BoxFuture<'static, T>>,
     runtime: Handle,
-    /// The receiver that closes when the caller leaves, for parts that wait only for the caller's
-    /// sake.
+    /// The receiver that closes when the caller leaves, for parts that wait only for the caller.
     _here: oneshot::Receiver<()>,
 }
 

@@ -1,6 +1,8 @@
-//! Timers, wakes and futures: code that exists for speed or for cancellation, kept away from the code that decides.
+//! Timers, wakes and futures: code that exists for speed or for cancellation, kept away from the
+//! code that decides.
 //!
-//! - [`carry`]: a future that runs with its caller, and moves to a task of its own if the caller goes away.
+//! - [`carry`]: a future that runs with its caller, and moves to a task of its own if the caller is
+//!   dropped.
 //! - [`timer`]: a time limit that costs nothing when the future is ready at once.
 //! - `waking`: polling a connection without waking the task that is polling it.
 

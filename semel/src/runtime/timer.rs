@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_takes_the_whole_share_of_its_task_is_given_up_as_well() {
+    async fn a_future_that_uses_the_whole_budget_of_its_task_is_given_up_as_well() {
         let limit = Duration::from_millis(20);
         let greedy = pin!(async {
             loop {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stirs_while_it_looks_makes_it_look_again_and_wakes_nobody() {
+    fn a_wake_during_a_poll_repeats_the_poll_and_wakes_no_task() {
         let (task, attention, mut looks) = (Arc::new(Task::default()), Attention::default(), 0);
         let seen = task.poll(attention.poll(|context| {
             looks += 1;

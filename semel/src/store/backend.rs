@@ -1,8 +1,9 @@
-//! What a backend offers: three set-based primitives, reads, and a sweep.
+//! The interface of a backend: three set-based primitives, reads, and a sweep.
 //!
-//! A backend holds no rule. It creates or reads, replaces what is unchanged, and writes as the owner; the verbs of
-//! [`Store`](crate::Store) are written once over it, in [`verbs`](crate::store::verbs). [`slot`](crate::protocol::slot) says what
-//! each primitive does to one record. The answers come in the order of the items, with the store's clock.
+//! A backend holds no rule. It creates or reads, replaces what is unchanged, and writes as the
+//! owner; the verbs of [`Store`](crate::Store) are written once over it, in
+//! [`verbs`](crate::store::verbs). [`slot`](crate::protocol::slot) defines the effect of each
+//! primitive on one record. The answers come in the order of the items, with the store's clock.
 
 use async_trait::async_trait;
 
@@ -21,82 +22,85 @@ use crate::words::time::Timestamp;
 pub struct Answers<T> {
     /// The store's clock.
     pub now: Timestamp,
-    /// One answer for each item, in their order. A record that is not understood is the error of its item alone.
+    /// One answer for each item, in their order. A record that the backend cannot interpret is the
+    /// error of its item alone.
     pub items: Vec<Result<T, StoreError>>,
 }
 
-/// What became of one claim in [`Backend::open`].
+/// The result of one claim in [`Backend::open`].
 #[derive(Debug, Clone)]
 pub enum Opened {
-    /// There was no record; now there is the claim's, attempt 1.
+    /// There was no record; now there is the record of the claim, attempt 1.
     Created {
-        /// What the store assigned.
+        /// The fence that the store assigned.
         fence: Fence,
-        /// When the lease is over.
+        /// The end of the lease.
         lease_until: Timestamp,
     },
-    /// This record is there.
+    /// The key has this record.
     Found(Box<Record>),
     /// The claim came after its `not_after`; nothing was done.
     Late,
-    /// Neither created nor seen: another writer was faster than the snapshot. Ask again.
+    /// The claim neither created nor saw a record, because another writer was faster than the
+    /// snapshot. Ask again.
     Unseen,
 }
 
-/// What became of one item in [`Backend::replace`].
+/// The result of one item in [`Backend::replace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaced {
     /// The record was as expected and is replaced.
     Applied {
-        /// What the store assigned.
+        /// The fence that the store assigned.
         fence: Fence,
-        /// When the lease is over.
+        /// The end of the lease.
         lease_until: Timestamp,
     },
-    /// The record is another, or gone.
+    /// The record differs from the expected one, or is gone.
     Changed,
-    /// The record is locked by somebody's open transaction, for which nobody waits.
+    /// The record is locked by another open transaction, for which the call does not wait.
     Locked,
-    /// It came after its `not_after`; nothing was done.
+    /// The item came after its `not_after`; nothing was done.
     Late,
 }
 
-/// What became of one item in [`Backend::write`].
+/// The result of one item in [`Backend::write`].
 #[derive(Debug, Clone)]
 pub enum Written {
     /// Token and fence matched a running record, and it was written.
     Applied,
-    /// They did not, or the record was locked; this is what is there.
+    /// Token or fence did not match, or the record was locked; this is the record that was found.
     Unapplied(Option<Box<Record>>),
 }
 
 /// The primitives of a store.
 ///
 /// # Contract
-/// - An error of the whole call is one of every item of it.
-/// - Each item is applied atomically and on its own; items of one call may be applied in any order, and one that
-///   is not applied changes nothing.
-/// - An answer is given only when what was written is as durable as the store promises.
-/// - [`StoreError::unavailable`] means that nothing of the call was applied; if that is not known, the error is
-///   [`StoreError::unknown`].
-/// - An `open` or a `replace` is answered only if no other copy of it can arrive later; else the error is unknown.
+/// - An error of the whole call is an error of each of its items.
+/// - Each item is applied atomically and on its own; items of one call may be applied in any order,
+///   and one that is not applied changes nothing.
+/// - A call is answered only when its writes are as durable as the store promises.
+/// - [`StoreError::unavailable`] means that nothing of the call was applied; if it is not known
+///   whether any of it was, the error is [`StoreError::unknown`].
+/// - An `open` or a `replace` is answered only if no other copy of it can arrive later; else the
+///   error is unknown.
 /// - Dropping a future of this trait never leaves an item half applied.
 /// - Only the store's clock is used.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// A short name for logs and metrics, such as `postgres`.
+    /// The short name of the backend for logs and metrics, such as `postgres`.
     fn name(&self) -> &'static str;
 
-    /// The store's clock, as near as it is known without asking each time.
+    /// The store's clock, as exact as it is known without asking each time.
     async fn clock(&self) -> Result<Timestamp, StoreError>;
 
-    /// The same, if it can be told without asking anybody. `None` is always right.
+    /// The store's clock, if it is known without a round trip. `None` is always correct.
     fn known_clock(&self) -> Option<Timestamp>;
 
-    /// Whether a handler can record its outcome in the transaction of its effect.
+    /// Returns `true` if a handler can record its outcome in the transaction of its effect.
     fn completes_in_transactions(&self) -> bool;
 
-    /// Creates the record of each claim if there is none, else reads it.
+    /// Creates the record of each claim if there is none, otherwise reads it.
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError>;
 
     /// Replaces each record that still has the expected token and version.
@@ -108,17 +112,18 @@ pub trait Backend: Send + Sync + 'static {
     /// Reads records as they are, whether expired or not.
     async fn read(&self, keys: &[Key]) -> Result<Answers<Option<Record>>, StoreError>;
 
-    /// Reads a page of the records that match, in an order of the backend's own that does not change.
+    /// Reads a page of the matching records, in an order that the backend chooses and never
+    /// changes.
     async fn scan(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
-    /// Counts records by phase, without reading them all each time.
+    /// Counts records by phase, without reading all of them each time.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
-    /// Removes some of the records for which [`Record::is_expired`] holds, at most as many as asked for, and says
-    /// how many.
+    /// Removes some of the records for which [`Record::is_expired`] holds, at most as many as
+    /// requested, and returns their number.
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
 
-    /// Keeps one secret beside the records: writes `value` if there is none, or if it is exactly `expected`, in one atomic
-    /// step, and returns the one that is kept afterwards.
+    /// Stores one secret beside the records: writes `value` if there is none, or if the stored one
+    /// is exactly `expected`, in one atomic step, and returns the secret that is stored afterwards.
     async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError>;
 }

@@ -14,27 +14,27 @@ use crate::words::outcome::Outcome;
 use crate::words::record::{Phase, Record};
 use crate::words::time::Timestamp;
 
-/// Looks into a store, and settles what only a person can settle.
+/// The view of an operator into a store, and the changes that only a person can decide.
 ///
 /// # Contract
 /// - `list` and `stale` show records as they are stored, expired ones included, page by page.
-/// - A change names the fence that the operator saw. If the record has another one by now, nothing changes and
-///   the answer holds the record.
-/// - A change never touches a live lease, and takes the token away from the lost owner.
-/// - What was changed is kept in the record's note, with the reason and the time.
+/// - A change names the fence that the operator saw. If the record has a different fence by now,
+///   nothing changes and the answer holds the record.
+/// - A change never touches a live lease, and invalidates the token of the lost owner.
+/// - The record's note keeps the change, with its reason and time.
 #[async_trait]
 pub trait Inspect: Store {
-    /// A page of the records that match. It may have fewer records than there is room for, or none, and another page
-    /// after it: a store looks at a bounded part of its records for each page.
+    /// A page of the matching records. It may have fewer records than the limit, or none, and still
+    /// be followed by another page: a store reads a bounded part of its records for each page.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// A page of the held and lost records: their lease is over and there is no outcome.
     async fn stale(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
-    /// How many records there are in each phase.
+    /// The number of records in each phase.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
-    /// Records the outcome of a held or lost key: it happened.
+    /// Records the outcome of a held or lost key, because its effect happened.
     async fn resolve(
         &self,
         key: &Key,
@@ -43,37 +43,37 @@ pub trait Inspect: Store {
         reason: &str,
     ) -> Result<OperatorAck, StoreError>;
 
-    /// Lets a held or lost key be claimed again: it did not happen.
+    /// Allows a held or lost key to be claimed again, because its effect did not happen.
     async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError>;
 
-    /// Lets a key be as if it had never been used, its outcome removed.
+    /// Makes a key as if it had never been used, and removes its outcome.
     async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError>;
 }
 
-/// Which records to list. The default asks for the first hundred of all.
+/// The choice of records to list. The default is the first hundred of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListQuery {
-    /// In this phase only.
+    /// The phase of the records.
     pub phase: Option<Phase>,
-    /// Of this realm only.
+    /// The realm of the records.
     pub realm: Option<String>,
-    /// Of this principal only.
+    /// The principal of the records.
     pub principal: Option<String>,
-    /// With this value of the key, in whatever scope.
+    /// The value of the key, in any scope.
     pub value: Option<String>,
-    /// With this operation only.
+    /// The operation of the records.
     pub operation: Option<String>,
-    /// Only those whose retention is over, or only the others.
+    /// `true` for records whose retention is over, `false` for all other records.
     pub expired: Option<bool>,
-    /// Only those whose lease is over without an outcome: held or lost.
+    /// Set for records whose lease is over without an outcome only: held or lost.
     pub stale: bool,
-    /// Created at least this long ago.
+    /// The least time since the creation of the record.
     pub min_age: Option<Duration>,
-    /// Without a sign of life of their owner for at least this long.
+    /// The least time since the last sign of life of the owner.
     pub unheard_for: Option<Duration>,
-    /// From where the page before this one ended.
+    /// The end of the previous page, where this one begins.
     pub after: Option<Cursor>,
-    /// At most this many.
+    /// The largest number of records.
     pub limit: u32,
 }
 
@@ -96,10 +96,10 @@ impl Default for ListQuery {
 }
 
 impl ListQuery {
-    /// The key, if realm, principal and value are all named: then there is nothing to search.
+    /// The key, if realm, principal and value are all given: then no search is necessary.
     ///
     /// # Errors
-    /// Refused if they make no key.
+    /// Refused if the three do not form a valid key.
     pub fn whole_key(&self) -> Result<Option<Key>, StoreError> {
         let Self { realm: Some(realm), principal: Some(principal), value: Some(value), .. } = self else {
             return Ok(None);
@@ -107,10 +107,10 @@ impl ListQuery {
         let key = Scope::new(realm)
             .and_then(|scope| scope.with_principal(principal))
             .and_then(|scope| scope.key(value));
-        key.map(Some).map_err(|e| StoreError::refused("the query names no possible key").with_source(e))
+        key.map(Some).map_err(|e| StoreError::refused("the query does not form a valid key").with_source(e))
     }
 
-    /// Whether a record is one of those asked for, wherever the page begins.
+    /// Returns `true` if a record matches, regardless of where the page begins.
     pub fn matches(&self, record: &Record, now: Timestamp) -> bool {
         fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, found: &T) -> bool {
             wanted.is_none_or(|wanted| wanted == found)
@@ -128,12 +128,12 @@ impl ListQuery {
     }
 }
 
-/// A place in a listing. Its text is the backend's own and says nothing to anybody else.
+/// A position in a listing. Its text is internal to the backend that made it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(String);
 
 impl Cursor {
-    /// From its text.
+    /// A cursor with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -144,36 +144,39 @@ impl Cursor {
     }
 }
 
-/// Some of the records that match.
+/// A page of the matching records.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// The store's clock, by which a record's phase is told.
+    /// The store's clock, from which the phase of each record follows.
     pub now: Timestamp,
     /// The records.
     pub records: Vec<Record>,
-    /// Where the next page begins; `None` if this is the last.
+    /// The beginning of the next page; `None` if this is the last.
     pub next: Option<Cursor>,
 }
 
-/// How many records there are. A store may answer from a count that is a little old.
+/// The number of records in each phase. A store may answer from a recent count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Under a live lease.
+    /// Records under a live lease.
     pub running: u64,
-    /// With the lease over and no outcome, under `hold`: an operator or a hook has to decide.
+    /// Records with the lease over and no outcome, under `hold`: an operator or a hook has to
+    /// decide.
     pub held: u64,
-    /// With the lease over and no outcome, under another policy: the next attempt takes over.
+    /// Records with the lease over and no outcome, under another policy: the next attempt takes
+    /// over.
     pub lost: u64,
-    /// With an outcome.
+    /// Records with an outcome.
     pub done: u64,
-    /// That can be claimed again.
+    /// Records that can be claimed again.
     pub released: u64,
-    /// Whether `done` and `released` are estimates, because counting them would read all of a large store.
+    /// Set if `done` and `released` are estimates, because counting them would read all of a large
+    /// store.
     pub estimated: bool,
 }
 
 impl Stats {
-    /// Counts one more record, which is in this phase.
+    /// Counts one more record in this phase.
     pub fn count(&mut self, phase: Phase) {
         *match phase {
             Phase::Running => &mut self.running,

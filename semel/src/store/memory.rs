@@ -1,4 +1,4 @@
-//! Records in this process's memory.
+//! The memory store: records in the memory of this process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -21,14 +21,16 @@ use crate::words::record::Record;
 use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
 
-/// The number of parts of the map, each with a lock of its own, so that callers of different keys seldom wait for each other.
+/// The number of parts of the map, each with its own lock, so that callers of different keys seldom
+/// wait for each other.
 const SHARDS: usize = 64;
 
-/// Records in this process's memory: the reference, and a store for tests and for work that one process does.
+/// Records in this process's memory: the reference, and a store for tests and for work that one
+/// process does.
 ///
-/// It forgets everything when the process ends, so it promises nothing over a crash. Clones share their records.
-/// At most [`MemoryStore::DEFAULT_CAPACITY`] are kept unless set; beyond, new keys are refused as unavailable until
-/// some are pruned.
+/// The store forgets everything when the process ends, so it promises nothing over a crash. Clones
+/// share their records. At most [`MemoryStore::DEFAULT_CAPACITY`] records are kept unless set;
+/// beyond, new keys are refused as unavailable until some records are pruned.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -48,7 +50,7 @@ struct Shared {
 type Records = HashMap<Key, Box<Record>>;
 
 impl MemoryStore {
-    /// How many records are kept unless set.
+    /// The largest number of records, unless set.
     pub const DEFAULT_CAPACITY: usize = 1_000_000;
 
     /// An empty store.
@@ -64,17 +66,17 @@ impl MemoryStore {
         Self { shared: Arc::new(Shared { shards, hasher, count, capacity, clock, secret }) }
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn size(&self) -> StoreSize {
         StoreSize { records: Some(self.shared.count.load(Ordering::Relaxed) as u64), bytes: None }
     }
 
-    /// The clock by which this store decides; tests can move it.
+    /// The clock of this store, which tests can move.
     pub fn memory_clock(&self) -> &MemoryClock {
         &self.shared.clock
     }
 
-    /// The shard that holds the record of a key, or would.
+    /// The shard for the record of a key.
     fn shard(&self, key: &Key) -> MutexGuard<'_, Records> {
         locked(&self.shared.shards[self.shared.hasher.hash_one(key) as usize % SHARDS])
     }
@@ -102,7 +104,8 @@ impl MemoryStore {
         Answers { now, items: items.iter().map(|item| Ok(each(item, now))).collect() }
     }
 
-    /// Refuses claims of new keys when there is no room for them; the others can still be answered.
+    /// Refuses claims of new keys when the store is full; claims of known keys can still be
+    /// answered.
     fn make_room(&self, asks: &[Ask]) -> Result<(), StoreError> {
         let Shared { count, capacity, .. } = &*self.shared;
         let fits = count.load(Ordering::Relaxed) + asks.len() <= *capacity;
@@ -120,7 +123,7 @@ impl Default for MemoryStore {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while a lock is held, so what is behind a poisoned one is whole.
+    // Nothing panics while a lock is held, so the data behind a poisoned lock is complete.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -209,7 +212,7 @@ impl Backend for MemoryStore {
     }
 }
 
-/// The order of a listing is that of the keys, and a cursor is the last key of its page.
+/// A listing is ordered by key, and a cursor is the last key of its page.
 fn cursor(key: &Key) -> Cursor {
     let scope = key.scope();
     Cursor::new(format!("{}\n{}\n{}", scope.realm(), scope.principal(), key.value()))
@@ -224,9 +227,10 @@ fn position(cursor: &Cursor) -> Result<Key, StoreError> {
         .map_err(|e| StoreError::refused("the cursor is not from this store").with_source(e))
 }
 
-/// The clock of a [`MemoryStore`]: it starts at the system's time, never jumps with it, and can be moved.
+/// The clock of a [`MemoryStore`]: it starts at the system's time, ignores later changes of that,
+/// and can be moved.
 ///
-/// It follows tokio's time, so a runtime with paused time moves it along.
+/// It follows tokio's time, so a runtime with paused time moves it.
 pub struct MemoryClock {
     base_micros: u64,
     started: Instant,
@@ -248,7 +252,7 @@ impl MemoryClock {
         Timestamp::from_micros(running.saturating_add_signed(self.moved_micros.load(Ordering::Relaxed)))
     }
 
-    /// Moves the clock on, as if this much time had passed.
+    /// Moves the clock forward, as if this much time had passed.
     pub fn advance(&self, by: Duration) {
         self.moved_micros.fetch_add(by.as_micros() as i64, Ordering::Relaxed);
     }

@@ -1,7 +1,8 @@
-//! Stores: where records are kept, and who arbitrates.
+//! The stores: the trait that decides which attempt runs, and its implementations.
 //!
-//! [`Store`] has the verbs of the engine and [`Inspect`](inspect::Inspect) those of the operator. Both are written once, in `verbs`, over
-//! the primitives of a [`backend`]; a store on a database implements that trait.
+//! [`Store`] has the verbs of the engine and [`Inspect`](inspect::Inspect) those of the operator.
+//! Both are written once, in `verbs`, over the primitives of a [`backend`]; a store on a database
+//! implements that trait.
 //! - [`inspect`]: listing records and settling held keys.
 //! - [`backend`]: the three primitives, reads and a sweep.
 //! - [`verbs`]: the verbs over any backend.
@@ -55,47 +56,49 @@ use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 use crate::words::time::Timestamp;
 
-/// The place that arbitrates who runs.
+/// A store of records, which decides which attempt of a key runs.
 ///
 /// # Contract
 /// - **One winner.** Of all claims of a key, at most one token at a time is told to run.
-/// - **Idempotent by token.** A verb whose answer was lost is sent again with the same token: a claim is granted
-///   again with the same fence, a complete is `Repeated`.
-/// - **Owner writes match token and fence** of a running record, and nothing else: time decides who may ask for a
-///   new token, never who may write.
+/// - **Idempotent by token.** A verb whose answer was lost is sent again with the same token: a
+///   claim is granted again with the same fence, a complete is `Repeated`.
+/// - **Owner writes match token and fence** of a running record, and nothing else: time decides
+///   whether a new token may claim the key, never whether the owner may write.
 /// - **The store's clock decides.** `None` is never "expired".
-/// - **Errors are honest.** An error that is not [`StoreError::is_unknown`] means that nothing was applied. A
-///   record that is not understood is an error, never "absent".
-/// - **No stray copies.** A claim is answered only if no other copy of it can arrive later. A store that has sent
-///   one again by itself, over a new connection say, and cannot rule that out, answers with an unknown error: the
-///   caller then knows that it has to void the token in the end.
+/// - **Errors are honest.** An error that is not [`StoreError::is_unknown`] means that nothing was
+///   applied. A record that is not understood is an error, never "absent".
+/// - **No stray copies.** A claim is answered only if no other copy of it can arrive later. A store
+///   that has resent a claim by itself, for example over a new connection, and cannot rule out
+///   another copy answers with an unknown error: the caller then knows that it has to void the
+///   token in the end.
 /// - **Cancel-safe.** Dropping a future neither releases a key nor leaves a write half applied.
 ///
-/// The conformance suite (feature `conformance`) checks a store against this contract. There are no default
-/// methods: a wrapper that forgets to pass one on should not compile.
+/// The conformance suite (feature `conformance`) checks a store against this contract. There are no
+/// default methods: a wrapper that forgets to forward a method should not compile.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// A short name for logs and metrics.
+    /// The short name of the store for logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// The store's clock, near enough to set a claim's `not_after` by. The engine asks before each claim, so a store on a
-    /// server answers from the last time it heard that server.
+    /// The store's clock, exact enough to set a claim's `not_after`. The engine asks before each
+    /// claim, so a store on a server answers from the last time that server reported.
     async fn now(&self) -> Result<Timestamp, StoreError>;
 
-    /// Whether a handler can record its outcome in the transaction of its effect, by the store's own means. Only then is
-    /// [`Policy::transactional`](crate::Policy::transactional) true; over any other store it is refused.
+    /// Returns `true` if a handler can record its outcome in the transaction of its effect, by the
+    /// store's own means. [`Policy::transactional`](crate::Policy::transactional) requires it; over
+    /// any other store it is refused.
     fn completes_in_transactions(&self) -> bool;
 
-    /// Asks for the right to run.
+    /// Claims a key: requests the right to run.
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError>;
 
-    /// Begins the lease anew, this long from now.
+    /// Restarts the lease, with this length from now.
     async fn renew(&self, lease: &Lease, length: Duration) -> Result<Ack, StoreError>;
 
     /// Records the outcome. It never changes afterwards.
     async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError>;
 
-    /// Gives the key back; only when nothing can have happened.
+    /// Releases the key; only correct if the work had no effect.
     async fn release(&self, lease: &Lease) -> Result<Ack, StoreError>;
 
     /// Ends the lease now, with the reason: the key is held or lost, as its policy says.
@@ -104,44 +107,49 @@ pub trait Store: Send + Sync + 'static {
     /// Ends the lease now and leaves the key held, whatever its policy was, with the reason.
     async fn hold(&self, lease: &Lease, reason: &str) -> Result<Ack, StoreError>;
 
-    /// Takes back a claim that was given up: once it is settled, its token never runs. `not_after` is the claim's.
+    /// Withdraws a claim that was given up: once the void is settled, the token never runs.
+    /// `not_after` is the claim's.
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError>;
 
     /// The record of a key, unless it is expired.
     async fn find(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 
-    /// The records of several keys, in their order, in one question. A record that is not understood is an error in
-    /// its own place.
+    /// The records of several keys, in their order, in one question. A record that the store cannot
+    /// interpret is an error in its own place.
     async fn find_many(&self, keys: &[Key]) -> Result<Vec<Found>, StoreError>;
 
-    /// Removes some expired records and says how many. Call it until it says fewer than were asked for: then there are
-    /// no more, unless it was [paced](Prune::paced).
+    /// Removes some expired records and returns their number. A number below the limit means that
+    /// none are left, unless the call was [paced](Prune::paced); until then, call it again.
     async fn prune(&self, prune: &Prune) -> Result<u64, StoreError>;
 
-    /// Keeps the secret by which processes that share the store make principals of credentials, and returns the one that
-    /// is kept afterwards. `value` is written if there is none yet, or if it is exactly `expected`; at most
-    /// [`MAX_SECRET_BYTES`] long. Like the records it outlives every process, and prune leaves it alone.
+    /// Stores the secret with which processes that share the store derive principals from
+    /// credentials, and returns the secret that is stored afterwards. `value` is written if there
+    /// is none yet, or if the stored one is exactly `expected`; it has at most
+    /// [`MAX_SECRET_BYTES`]. Like the records, the secret outlives every process, and prune leaves
+    /// it alone.
     async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError>;
 }
 
-/// The longest secret that [`Store::keep_secret`] takes.
+/// The largest size of a secret for [`Store::keep_secret`].
 pub const MAX_SECRET_BYTES: usize = 1_024;
 
-/// What [`Store::find_many`] finds for one key.
+/// The result of [`Store::find_many`] for one key.
 pub type Found = Result<Option<Record>, StoreError>;
 
-/// Which expired records to remove, and how many at a time.
+/// The choice of expired records to remove, and their number in one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prune {
-    /// Of this realm only; of all if `None`.
+    /// The realm to prune; `None` stands for all.
     pub realm: Option<String>,
-    /// Only those whose retention was over at this moment; `None` stands for now. What is not expired never goes.
+    /// The moment before which the retention must have been over; `None` stands for now. A record
+    /// that is not expired is never removed.
     pub before: Option<Timestamp>,
-    /// At most this many in one call.
+    /// The largest number of records in one call.
     pub limit: u32,
-    /// Whether a call may look at only a part of a large store, where the one before ended, whichever process made it: so
-    /// the upkeep goes round all records without reading all of them each time. One process at a time does so; to the
-    /// others nothing is left to remove. On Redis nothing is done, as records go by themselves there.
+    /// Set if a call may read only a part of a large store, from where the previous call of any
+    /// process ended: the upkeep then visits all records without reading all of them each time. One
+    /// process at a time does so; for the other processes nothing is left to remove. A store on
+    /// Redis does nothing, because Redis removes expired records itself.
     pub paced: bool,
 }
 
@@ -152,7 +160,8 @@ impl Default for Prune {
 }
 
 impl Prune {
-    /// The moment at which a record's retention must have been over, by the store's clock: never later than now.
+    /// The moment at which a record's retention must have been over, by the store's clock; never
+    /// later than now.
     pub fn cutoff(&self, now: Timestamp) -> Timestamp {
         self.before.map_or(now, |before| before.min(now))
     }

@@ -1,4 +1,4 @@
-//! Pruning in the background.
+//! Pruning of expired records in the background.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::store::{Prune, Store};
 
-/// How the background prunes.
+/// The settings of the background pruning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pruning {
-    /// What is removed at a time.
+    /// The records to remove in one call.
     pub prune: Prune,
-    /// How long to pause when nothing is left to remove.
+    /// The pause when nothing is left to remove.
     pub idle: Duration,
-    /// How long to pause between two calls that removed all they were asked to.
+    /// The pause between two calls that removed as many records as they were allowed to.
     pub busy: Duration,
 }
 
@@ -26,7 +26,7 @@ impl Default for Pruning {
     }
 }
 
-/// Pruning that goes on in the background until this is dropped or stopped.
+/// The handle of background pruning, which ends when this is dropped or stopped.
 #[must_use = "dropping it ends the pruning"]
 pub struct Pruner {
     task: JoinHandle<()>,
@@ -34,19 +34,19 @@ pub struct Pruner {
 }
 
 impl Pruner {
-    /// Ends the pruning; a call that is under way is waited for.
+    /// Ends the pruning, after waiting for a call in progress.
     pub async fn stop(self) {
         drop(self.stop);
-        // It ends by itself; whether it panicked is nobody's business any more.
+        // The task ends by itself; a panic in it no longer matters.
         let _ = self.task.await;
     }
 }
 
-/// Removes expired records in the background, for as long as the answer is kept.
+/// Removes expired records in the background until the returned handle is dropped.
 ///
-/// A store that fails is tried again, after pauses that grow to the idle one; each failure is logged. Several
-/// processes may prune one store: by default they go round it together, and read a large one slowly unless there is much
-/// to remove; see [`Prune::paced`].
+/// A store that fails is tried again, after pauses that grow up to the idle one; each failure is
+/// logged. Several processes may prune one store: by default they share the sweep, and read a large
+/// store slowly unless there is much to remove; see [`Prune::paced`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -147,7 +147,7 @@ impl fmt::Debug for Fingerprint {
 #[non_exhaustive]
 pub enum FingerprintError {
     /// The value cannot be written as JSON.
-    #[error("the value has no JSON form")]
+    #[error("the value cannot be written as JSON")]
     Serialize(#[source] serde_json::Error),
     /// The text is not JSON, or not JSON with one canonical form.
     #[error("the body has no canonical JSON form")]

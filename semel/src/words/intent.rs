@@ -50,7 +50,8 @@ impl Intent {
     /// An intent with a fingerprint made elsewhere.
     ///
     /// # Errors
-    /// [`IntentError::Text`] if the operation is empty, or either text is too long or holds control characters.
+    /// [`IntentError::Text`] if the operation is empty, or either text is too long or holds control
+    /// characters.
     pub fn new(operation: &str, resource: &str, fingerprint: Fingerprint) -> Result<Self, IntentError> {
         let (operation, resource) = (OPERATION.check(operation)?, RESOURCE.check(resource)?);
         Ok(Self(Arc::new(Parts { operation, resource, fingerprint })))

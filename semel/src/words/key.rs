@@ -36,7 +36,8 @@ impl Scope {
     /// The scope of a whole realm, with an empty principal.
     ///
     /// # Errors
-    /// [`KeyError`] if the realm is empty, longer than [`Scope::MAX_BYTES`], or holds control characters.
+    /// [`KeyError`] if the realm is empty, longer than [`Scope::MAX_BYTES`], or holds control
+    /// characters.
     pub fn new(realm: &str) -> Result<Self, KeyError> {
         Ok(Self { realm: REALM.check(realm)?, principal: Arc::default() })
     }
@@ -44,7 +45,8 @@ impl Scope {
     /// The same realm with a principal.
     ///
     /// # Errors
-    /// [`KeyError`] if the principal is longer than [`Scope::MAX_BYTES`] or holds control characters.
+    /// [`KeyError`] if the principal is longer than [`Scope::MAX_BYTES`] or holds control
+    /// characters.
     pub fn with_principal(self, principal: &str) -> Result<Self, KeyError> {
         Ok(Self { principal: PRINCIPAL.check(principal)?, ..self })
     }
@@ -52,7 +54,8 @@ impl Scope {
     /// The key with this value in this scope.
     ///
     /// # Errors
-    /// [`KeyError`] if the value is not 1 to 255 printable ASCII characters without a space at either end.
+    /// [`KeyError`] if the value is not 1 to 255 printable ASCII characters without a space at
+    /// either end.
     pub fn key(&self, value: &str) -> Result<Key, KeyError> {
         let value = VALUE.check(value)?;
         Ok(Key(Arc::new(Parts { scope: self.clone(), value })))

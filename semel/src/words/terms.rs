@@ -72,8 +72,9 @@ impl Terms {
     /// Terms within the limits, with `hold`.
     ///
     /// # Errors
-    /// [`TermsError`] if the lease is shorter than [`Terms::MIN_LEASE`] or longer than [`Terms::MAX_LEASE`], or
-    /// the retention is shorter than the lease or longer than [`Terms::MAX_RETENTION`].
+    /// [`TermsError`] if the lease is shorter than [`Terms::MIN_LEASE`] or longer than
+    /// [`Terms::MAX_LEASE`], or the retention is shorter than the lease or longer than
+    /// [`Terms::MAX_RETENTION`].
     pub fn new(lease: Duration, retention: Duration) -> Result<Self, TermsError> {
         within("lease", lease, Self::MIN_LEASE, Self::MAX_LEASE)?;
         if retention < lease {

@@ -57,7 +57,8 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
         let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Years are counted from March, so that the leap day is the last one; 400 of them have 146,097 days.
+        // Years are counted from March, so that the leap day is the last one; 400 of them have
+        // 146,097 days.
         let from_march = days + 719_468;
         let (era, day) = (from_march / 146_097, from_march % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,5 @@
-//! A store as one process sees it: through a network that delays, refuses, loses and repeats.
+//! A store as one process sees it: through a network that delays, refuses, loses and repeats
+//! messages.
 
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::locks::Locking;
 
-/// Chance that can be repeated: the same seed gives the same history.
+/// A seeded random generator: the same seed gives the same history.
 #[derive(Clone)]
 pub(crate) struct Dice(Arc<Mutex<SmallRng>>);
 
@@ -42,27 +43,27 @@ pub(crate) struct Process {
     pub(crate) store: Locking,
     dice: Dice,
     crashed: Arc<AtomicBool>,
-    /// Shared by all processes: the network is well again.
+    /// Shared by all processes: set once the network works again.
     healed: Arc<AtomicBool>,
 }
 
-/// What becomes of one question.
+/// The fate of one request to the store.
 enum Fate {
     Answered,
-    /// It arrives late; so late that its asker may have given up.
+    /// The request arrives late, possibly after its sender has given up.
     Delayed(Duration),
-    /// It is applied, and the answer takes so long that its lease may be over.
+    /// The request is applied, and the answer takes so long that its lease may be over.
     AnsweredLate(Duration),
-    /// It never leaves.
+    /// The request is never sent.
     Refused,
-    /// It is lost on its way.
+    /// The request is lost on its way.
     Lost(Duration),
-    /// It is applied, and the connection breaks before the answer.
+    /// The request is applied, and the connection breaks before the answer.
     AnswerLost(Duration),
-    /// It is applied, and nobody ever answers.
+    /// The request is applied, and never answered.
     Silence,
-    /// It is applied, and a copy of it arrives later, once more. The contract of a store lets no claim be answered
-    /// then, so its asker hears that nothing is known.
+    /// The request is applied, and a copy of it arrives later. The contract of a store does not
+    /// allow a claim to be answered then, so the sender gets an unknown error.
     Repeated(Duration),
 }
 
@@ -80,7 +81,7 @@ impl Process {
         self.crashed.load(Ordering::Relaxed)
     }
 
-    /// Goes no further once the process has crashed.
+    /// Never completes once the process has crashed.
     pub(crate) async fn alive(&self) {
         if self.has_crashed() {
             pending::<()>().await;
@@ -120,7 +121,7 @@ impl Path for Process {
         let answer = match self.fate() {
             Fate::Answered => call(self.store.clone()).await,
             Fate::Delayed(time) => {
-                // What is on its way arrives, even if its sender has stopped waiting or died.
+                // A request in flight arrives, even if its sender has stopped waiting or died.
                 let (store, arrived) = (self.store.clone(), call);
                 let sent = tokio::spawn(async move {
                     sleep(time).await;

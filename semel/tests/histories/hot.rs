@@ -1,4 +1,5 @@
-//! A hot store that all processes share: it loses what it remembers, is silent, slow or away, and gets things late.
+//! A hot store that all processes share: it loses its content, is silent, slow or down, and
+//! receives entries late.
 
 use std::future::pending;
 use std::time::Duration;
@@ -27,7 +28,7 @@ impl Forgetful {
         Self { process: Some(process.clone()), ..self.clone() }
     }
 
-    /// What happens on the way, and how long it takes.
+    /// Applies a fault on the way, and returns the delay of the answer.
     async fn pass(&self, key: &Key) -> Result<Duration, StoreError> {
         if let Some(process) = &self.process {
             process.alive().await;
@@ -35,7 +36,7 @@ impl Forgetful {
         match self.dice.roll(100) {
             0..60 => Ok(Duration::ZERO),
             60..75 => {
-                // A flush, an eviction, a restart: it is gone.
+                // A flush, an eviction or a restart loses the entry.
                 self.cache.bury(key, Fence::new(u64::MAX), Duration::ZERO).await?;
                 Ok(Duration::ZERO)
             }
@@ -55,7 +56,7 @@ impl Hot for Forgetful {
     async fn recall(&self, key: &Key) -> Result<Option<Remembered>, StoreError> {
         let late = self.pass(key).await?;
         let found = self.cache.recall(key).await?;
-        // Old by the time it is heard.
+        // The answer is outdated when it arrives.
         sleep(late).await;
         Ok(found)
     }
@@ -69,7 +70,7 @@ impl Hot for Forgetful {
     ) -> Result<(), StoreError> {
         let late = self.pass(key).await?;
         let (cache, key, remembered) = (self.cache.clone(), key.clone(), remembered.clone());
-        // What is on its way arrives, even if its sender has stopped waiting or died.
+        // A request in flight arrives, even if its sender has stopped waiting or died.
         let arrives = tokio::spawn(async move {
             sleep(late).await;
             if late <= within { cache.plant(&key, &remembered, kept, within).await } else { Ok(()) }

@@ -1,11 +1,12 @@
-//! What really happened, written down apart from the store, and what must be true of it.
+//! The ledger of a history: the real events, recorded apart from the store, and the properties that
+//! must hold of them.
 
 use std::sync::{Arc, Mutex};
 
 use semel::store::RecordState;
 use semel::{AfterCrash, RunError};
 
-/// Everything that somebody did or was told, in the order it happened.
+/// All events of clients and runs, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Vec<(usize, Event)>>>);
 
@@ -17,13 +18,13 @@ pub(crate) enum Event {
     Effect { fence: u64 },
     /// The work ended before anything happened.
     Nothing,
-    /// The work, or its process, ended so that nobody can know what happened.
+    /// The work, or its process, ended with unknown effects.
     Unknown,
-    /// A client was told this value, which names the fence of the run that made it.
+    /// A client got this value, which names the fence of the run that made it.
     Told { value: u64, intent: u8, replayed: bool },
     /// A client was refused.
     Refused(Refusal),
-    /// The last client, long after everything was well again.
+    /// The answer to the last client, long after all faults ended.
     Last(Result<u64, Refusal>),
 }
 
@@ -63,12 +64,13 @@ impl Ledger {
         self.0.lock().unwrap().clone()
     }
 
-    /// Whether the work began under this fence.
+    /// Returns `true` if the work began under this fence.
     pub(crate) fn has_started(&self, fence: u64) -> bool {
         self.all().iter().any(|(_, event)| *event == Event::Started { fence })
     }
 
-    /// What is wrong about one key, if anything is. With a hook, a lost attempt under hold may be taken over.
+    /// The violation of a property by one key, if any. With a hook, a lost attempt under hold may
+    /// be taken over.
     pub(crate) fn violation(
         &self,
         key: usize,

@@ -1,5 +1,5 @@
-//! A store whose commits take a while, as those of a database do: until then the row is locked, and everybody else reads
-//! what was there before and writes nothing.
+//! A store whose commits take a while, like those of a database: until the commit the row is
+//! locked, and all other connections read the previous state and write nothing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::chaos::Dice;
 
-/// Of a hundred writes, so many are slow to commit.
+/// The percentage of writes that are slow to commit.
 const SLOW_PERCENT: u64 = 15;
 
 /// The store that all processes share.
@@ -27,7 +27,7 @@ pub(crate) struct Locking {
     pub(crate) memory: MemoryStore,
     dice: Dice,
     locked: Arc<Mutex<BTreeSet<Key>>>,
-    /// Commits are quick again.
+    /// Set once commits are quick again.
     healed: Arc<AtomicBool>,
 }
 
@@ -41,7 +41,7 @@ impl Locking {
         self.locked.lock().unwrap().contains(key)
     }
 
-    /// How long the commit of the next write takes.
+    /// The duration of the next write's commit.
     fn commit_time(&self) -> Duration {
         if !self.healed.load(Ordering::Relaxed) && self.dice.percent(SLOW_PERCENT) {
             self.dice.millis(1_500)
@@ -50,7 +50,8 @@ impl Locking {
         }
     }
 
-    /// Locks the row, commits, and only then shows what was written. A commit goes on whether anybody waits for it or not.
+    /// Locks the row, commits, and only then shows the write. The commit continues even if its
+    /// caller stops waiting.
     async fn commit<T, F>(
         &self,
         key: &Key,

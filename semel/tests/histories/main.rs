@@ -1,9 +1,15 @@
-//! Random histories: many requests over a few keys, through processes that crash, a network that loses, delays and
-//! repeats, and a store whose rows are locked for as long as a commit takes, judged by a ledger that the store knows
-//! nothing of.
+//! Random histories: many requests over a few keys, through processes that crash, a network that
+//! loses, delays and repeats messages, and a store whose rows are locked for the duration of a
+//! commit, judged by a ledger that is independent of the store.
 //!
-//! The time is virtual and the chance is seeded: the same seed gives the same history. `SEMEL_SEED=n` replays one
-//! and prints it, `SEMEL_HISTORIES=n` runs another number of them than the default.
+//! The time is virtual and the random generator seeded: the same seed gives the same history.
+//! `SEMEL_SEED=n` replays one history and prints it, `SEMEL_HISTORIES=n` runs another number of
+//! them than the default.
+//!
+//! - `chaos`: the network between a process and the store.
+//! - `locks`: the store with slow commits.
+//! - `hot`: the hot store of two tiers.
+//! - `ledger`: the record of events, and the properties.
 
 mod chaos;
 mod hot;
@@ -26,12 +32,12 @@ use hot::Forgetful;
 use ledger::{Event, Ledger, Refusal};
 use locks::Locking;
 
-/// For each policy, over one store.
+/// The number of histories for each policy, over one store.
 const HISTORIES: u64 = 50_000;
-/// For each policy over two tiers, and with a hook.
+/// The number of histories for each policy over two tiers, and with a hook.
 const FEWER_HISTORIES: u64 = 15_000;
-/// A third of it is a whole number of milliseconds, as is every other duration: timers round up to those, and a
-/// history with fractions would not be the same twice.
+/// A third of the lease is a whole number of milliseconds, like every other duration: timers round
+/// up to those, and a history with fractions would differ from run to run.
 const LEASE: Duration = Duration::from_millis(1_200);
 const KEYS: usize = 2;
 
@@ -54,7 +60,7 @@ fn intent(number: u8) -> Intent {
     Intent::of("run", "", &number).expect("a number has a fingerprint")
 }
 
-/// What one request does when it runs; all of it is decided before.
+/// The behaviour of one request when it runs, which is decided in advance.
 #[derive(Clone)]
 struct Work {
     key: usize,
@@ -134,22 +140,23 @@ async fn step_the_clock(store: MemoryStore, dice: Dice) {
     }
 }
 
-/// What the processes of a history have between them and the store.
+/// The stores between the processes of a history and the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tiers {
-    /// Nothing.
+    /// One store.
     One,
-    /// A hot store that they share, which loses what it remembers.
+    /// A shared hot store that loses entries, in front of the durable one.
     Two,
 }
 
-/// What a history is about.
+/// The setting of a history.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
     after_crash: AfterCrash,
     tiers: Tiers,
-    /// Whether a hook tells of lost attempts that have not started. Then nobody moves the clock: an attempt whose lease
-    /// is over too early, by a step of the clock, would start after the hook was asked.
+    /// Set if a hook reports lost attempts that have not started. Then the clock is not moved: an
+    /// attempt whose lease is over too early, by a step of the clock, would start after the hook
+    /// was asked.
     hook: bool,
 }
 
@@ -159,7 +166,8 @@ impl Setting {
     }
 }
 
-/// Knows what happened, as the place of the effect would: an attempt that has not started did nothing.
+/// A hook that knows the events, as the place of the effect would: an attempt that has not started
+/// did nothing.
 fn hook(ledger: &Ledger) -> impl Fn(Key, Intent, Held) -> std::future::Ready<Reconciled> + use<> {
     let ledger = ledger.clone();
     move |_, _, held| {
@@ -168,7 +176,7 @@ fn hook(ledger: &Ledger) -> impl Fn(Key, Intent, Held) -> std::future::Ready<Rec
     }
 }
 
-/// One history. Gives the ledger and what is wrong with it.
+/// Runs one history, and returns the ledger and the violation, if any.
 async fn history(seed: u64, setting: Setting) -> (Ledger, Option<String>) {
     let Setting { after_crash, tiers, .. } = setting;
     let (dice, ledger) = (Dice::new(seed), Ledger::default());
@@ -203,7 +211,7 @@ async fn history(seed: u64, setting: Setting) -> (Ledger, Option<String>) {
         clients.push(tokio::spawn(async move {
             sleep(begins).await;
             let (key, intent) = (key(number), intent(asked));
-            // A client that runs out of patience goes away in the middle of whatever happens.
+            // A client that runs out of patience disconnects at any point.
             let run = timeout(patience, once.run(&key, &intent, |lease| work.run(lease))).await;
             match run {
                 Ok(Ok(ran)) => {
@@ -265,7 +273,7 @@ fn number_from(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
 }
 
-/// The work panics on purpose, thousands of times; what it says is of no interest.
+/// Silences the panics of the work, which are intended and occur thousands of times.
 fn quiet() {
     std::panic::set_hook(Box::new(|info| {
         if info.payload().downcast_ref() != Some(&"the work panics") {
@@ -289,7 +297,7 @@ fn histories(setting: Setting) {
     }
 }
 
-/// What happened, with the fences numbered: they are made of the time and differ from run to run.
+/// The events, with the fences numbered: fences are made of the time and differ from run to run.
 fn numbered(ledger: &Ledger) -> Vec<(usize, Event)> {
     let mut fences = Vec::new();
     let mut number = |fence: u64| {

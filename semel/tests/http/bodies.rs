@@ -23,7 +23,7 @@ fn layer() -> IdempotencyLayer {
     sharing(MemoryStore::new())
 }
 
-/// A server whose handler answers with the request's body, and counts.
+/// A server whose handler answers with the request's body, and counts its runs.
 async fn echoing(layer: IdempotencyLayer) -> (Server, Count) {
     let count = Count::default();
     let counted = count.clone();
@@ -35,7 +35,7 @@ async fn echoing(layer: IdempotencyLayer) -> (Server, Count) {
     (Server::start(app).await, count)
 }
 
-/// A server whose handler counts and answers with the body that this makes.
+/// A server whose handler counts its runs and answers with the body that this function makes.
 async fn answering(
     layer: Option<IdempotencyLayer>,
     content_type: &'static str,
@@ -68,7 +68,7 @@ async fn next(response: &mut Response<Incoming>) -> Bytes {
     frame.expect("not the end").expect("no error").into_data().expect("bytes")
 }
 
-/// A repeat of an answer that was recorded without its body.
+/// Checks that a repeat gets an answer that was recorded without its body.
 async fn assert_omitted(server: &Server) {
     let again = server.post("/stream", "k", "{}").send().await;
     assert_eq!((again.status.as_u16(), again.text()), (200, ""));
@@ -238,8 +238,8 @@ async fn events_reach_the_first_caller_at_once_and_the_key_is_recorded_meanwhile
         let began = Instant::now();
         let mut first = server.post("/stream", "k", "{}").open().await.unwrap();
         assert_eq!((first.status().as_u16(), next(&mut first).await), (200, "data: 1\n\n".into()));
-        // Not after the second for which other streams are gathered. A busy machine may take that long by itself, but not
-        // always.
+        // The answer comes before the second is over for which streams are gathered. A busy machine
+        // may take that long by itself, but not every time.
         if began.elapsed() < Duration::from_secs(1) {
             break (store, feed, server, count, first);
         }
@@ -293,7 +293,8 @@ async fn trailers_of_an_answer_reach_the_first_caller() {
     assert_eq!(count.get(), 2);
 }
 
-/// What a caller hears of an answer that breaks off, without what belongs to the moment, and without chunks.
+/// The part of a broken answer that the caller receives, without the headers that depend on the
+/// moment, and without chunks.
 async fn heard_of(server: &Server, key: &str) -> String {
     let mut wire = Wire::to(server).await;
     wire.send("POST /stream HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n").await;
@@ -305,7 +306,7 @@ async fn heard_of(server: &Server, key: &str) -> String {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_breaks_off_as_without_the_layer_and_never_runs_again() {
-    // The source makes a pause before it breaks, so that a server has sent what there is.
+    // The source pauses before it breaks, so that a server has sent the available part.
     let breaking = || {
         let (feed, body) = fed();
         feed.send(data("half an ")).unwrap();
@@ -335,7 +336,8 @@ async fn requests_without_a_key_stream_both_ways() {
         feed.send(data("one")).unwrap();
         let mut answer = server.request(Method::POST, "/echo").body(body).open().await.unwrap();
         assert_eq!(next(&mut answer).await, "one");
-        // More than what a request with a key may hold, and still one by one.
+        // Together the bodies exceed the limit of a request with a key, and each is passed on while
+        // it arrives.
         for _ in 0..3 {
             feed.send(data("and more")).unwrap();
             assert_eq!(next(&mut answer).await, "and more");
@@ -371,7 +373,7 @@ async fn cookies_that_http_2_sends_one_by_one_are_the_same_caller() {
     assert_eq!(count.get(), 2);
 }
 
-/// A server whose store can tell what it was asked.
+/// A server whose store counts its calls.
 async fn watched() -> (Gate, Server, Count) {
     let gate = Gate::new();
     let (server, count) = echoing(sharing(Through(gate.clone()))).await;
@@ -405,7 +407,7 @@ async fn a_request_that_breaks_off_over_http_2_claims_nothing() {
     let body = made_of([data("bo"), broken()]);
     let cut = server.post("/echo", "k", "").body(body).open().await;
     assert!(cut.is_err() || cut.is_ok_and(|answer| answer.status() == 400));
-    // The connection is the same, so what came before has been read when this is answered.
+    // The connection is the same, so the earlier data has been read when this is answered.
     server.post("/echo", "after", "x").send().await;
     assert_eq!((count.get(), gate.calls("claim")), (1, 1));
     let whole = server.post("/echo", "k", "body").send().await;
@@ -442,7 +444,7 @@ async fn headers_that_are_too_large_to_record_are_left_out_with_the_body() {
     let server = Server::start(Router::new().route("/stream", handler).layer(layer())).await;
     let server = server.by_http2();
     let first = server.post("/stream", "k", "{}").open().await;
-    // A client need not take that many headers; the layer must.
+    // A client may refuse that many headers; the layer must not.
     if let Ok(first) = first {
         assert_eq!(first.headers().get_all("link").iter().count(), 40);
     }

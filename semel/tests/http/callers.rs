@@ -1,4 +1,4 @@
-//! Callers who are told apart by their credentials, and the secret that this takes.
+//! Callers that are distinguished by their credentials, and the secret that this requires.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -76,7 +76,7 @@ async fn processes_agree_on_a_secret_whatever_is_configured_when() {
         assert_eq!(pay(&server, &ann).await, (200, "run 1".to_owned()), "{secrets:?}");
         assert_eq!(count.get(), 0);
     }
-    // The first process goes on with what it knows.
+    // The first process continues with its known secret.
     assert_eq!(pay(&plain, &ann).await, (200, "run 1".to_owned()));
     for secrets in [&[][..], &[old]] {
         let refused = layer(secrets).prepare().await.expect_err("it is sealed with the new one");
@@ -114,12 +114,12 @@ async fn without_the_secret_nothing_is_claimed() {
     assert_eq!(count.get(), 0);
     gate.heal();
     assert_eq!(pay(&server, &ann).await, (200, "run 1".to_owned()));
-    // It is known now: the store is not asked each time.
+    // The secret is known now: the store is not asked each time.
     gate.disturb("keep_secret", Fault::Unavailable);
     assert_eq!(pay(&server, &ann).await, (200, "run 1".to_owned()));
 }
 
-/// A path to a store that can be exchanged for an empty one.
+/// A handle of a store that can be exchanged for an empty one.
 #[derive(Clone)]
 struct Flushed(Arc<Mutex<MemoryStore>>);
 
@@ -140,7 +140,8 @@ impl Path for Flushed {
     }
 }
 
-/// Redis was flushed: the next process would have made a secret of its own, and one key two ids for as long as both lived.
+/// Regression: after a flush of Redis, the next process would have made a secret of its own, and
+/// one key would have had two ids for as long as both processes lived.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_lost_the_secret_gets_the_same_one_back() {
     let (before, after) = (MemoryStore::new(), MemoryStore::new());
@@ -151,7 +152,7 @@ async fn a_store_that_lost_the_secret_gets_the_same_one_back() {
     *place.0.lock().unwrap() = after.clone();
     tokio::time::advance(Duration::from_secs(11)).await;
     layer.prepare().await.expect("it is known");
-    // It is put back in the background.
+    // The secret is restored in the background.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples, run as they are.
 
 use axum::http::Method;
 use testkit::servers::postgres_url;
@@ -19,7 +19,7 @@ mod axum_transaction;
 #[expect(dead_code, reason = "a test has a main of its own")]
 mod plain_hyper;
 
-/// A first request, its repeat, and another under the same key.
+/// A first request, its repeat, and a different request under the same key.
 async fn walk(server: &Server, key: &str) {
     let first = server.post("/charges", key, "42").send().await;
     assert_eq!(first.status, 200, "{}", first.text());

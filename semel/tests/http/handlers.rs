@@ -1,4 +1,4 @@
-//! What handlers do, and what is done to them.
+//! Handlers: their endings, and the events that interrupt them.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ where
     Server::start(Router::new().route("/charges", post(handler)).layer(layer)).await
 }
 
-/// A handler that counts, stops, and answers which attempt it was.
+/// A server whose handler counts its runs, stops, and answers with the number of its attempt.
 async fn stopping(layer: IdempotencyLayer) -> (Server, Count, Stop) {
     let (count, stop) = (Count::default(), Stop::default());
     let (counted, stops) = (count.clone(), stop.clone());
@@ -50,7 +50,7 @@ async fn stopping(layer: IdempotencyLayer) -> (Server, Count, Stop) {
     (serving(layer, handler).await, count, stop)
 }
 
-/// A request that is on its way while the test goes on.
+/// A request in progress while the test continues.
 fn asked(server: &Server, key: &'static str) -> tokio::task::JoinHandle<Reply> {
     let server = Server::at(server.address);
     tokio::spawn(async move { server.post("/charges", key, "{}").send().await })
@@ -63,7 +63,7 @@ async fn only(store: &MemoryStore) -> (Record, Phase) {
     (record, phase)
 }
 
-/// Asks again until the answer holds this.
+/// Repeats a request until the answer contains this text.
 async fn ask_until(server: &Server, text: &str) -> Reply {
     let began = Instant::now();
     loop {
@@ -84,7 +84,8 @@ async fn a_client_that_leaves_does_not_stop_the_handler() {
         stops.here().await;
         format!("run {}", counted.up())
     };
-    // What is outside of the layer is dropped when the server finds the client gone.
+    // The layers outside of this one are dropped when the server notices that the client has
+    // disconnected.
     let gone = CancellationToken::new();
     let leaves = gone.clone();
     let outer = middleware::from_fn(move |request: Request, next: Next| {
@@ -164,14 +165,14 @@ async fn a_body_that_panics_while_it_is_read_is_a_panic_of_the_handler() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
-    // Long enough for a renewal to be in time on a machine that is busy with something else.
+    // The lease is long enough for a renewal to be in time on a busy machine.
     const LEASE_MS: u64 = 2_000;
     let (gate, count) = (Gate::new(), Count::default());
     let policy = leased(Policy::retry(), LEASE_MS);
     let (counted, renewed) = (count.clone(), gate.clone());
     let handler = move || async move {
         let run = counted.up();
-        // Longer than a lease: it is renewed each third of one.
+        // The loop lasts longer than a lease, which is renewed each third of its length.
         while renewed.calls("renew") < 4 {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -227,7 +228,7 @@ async fn under_hold_a_handler_that_outlives_its_lease_is_recorded_late() {
     let first = asked(&cut.server, "k");
     cut.stop.arrival().await;
     ask_until(&cut.other, "idempotency_outcome_unknown").await;
-    // Where it runs, it is known to live.
+    // In the process in which the attempt runs, it is known to be alive.
     let here = cut.server.post("/charges", "k", "{}").send().await;
     here.problem(409, "idempotency_key_pending");
     cut.stop.go();
@@ -300,7 +301,7 @@ async fn a_handler_learns_that_its_lease_is_lost() {
     let other = serving(other, |lease: Lease| async move { format!("attempt {}", lease.attempt()) }).await;
     let first = asked(&server, "k");
     stop.arrival().await;
-    // As if the process had slept; its next renewal hears of it.
+    // The clock moves as if the process had slept; the next renewal notices it.
     store.memory_clock().advance(Duration::from_millis(300));
     let winner = other.post("/charges", "k", "{}").send().await;
     assert_eq!((winner.text(), winner.is_replay()), ("attempt 2", false));
@@ -347,12 +348,12 @@ async fn a_lease_needs_a_key_and_a_layer() {
     assert_eq!(without.post("/takes", "o", "{}").send().await.text(), "false");
 }
 
-/// 64 repeats at once, to a handler that stops until all have been sent.
+/// Sends 64 concurrent repeats to a handler that stops until all have been sent.
 async fn sixty_four(policy: Policy) -> (Vec<Reply>, Count) {
     let (server, count, stop) = stopping(layer().with_policy(policy)).await;
     let first = asked(&server, "k");
     stop.arrival().await;
-    // The last to ask has a key of its own, so that all have been asked when it arrives.
+    // The last request has a key of its own, so that all have been sent when it arrives.
     let repeats: Vec<_> = (0..63).map(|_| asked(&server, "k")).collect();
     let last = asked(&server, "last");
     stop.arrival().await;
@@ -365,7 +366,7 @@ async fn sixty_four(policy: Policy) -> (Vec<Reply>, Count) {
 }
 
 #[tokio::test]
-async fn of_64_at_once_one_runs_and_the_others_are_told_so() {
+async fn of_64_concurrent_requests_one_runs_and_the_rest_are_refused() {
     let (replies, count) = sixty_four(Policy::hold()).await;
     assert_eq!(replies.iter().filter(|reply| reply.status == 200 && !reply.is_replay()).count(), 1);
     for reply in &replies {
@@ -411,7 +412,7 @@ async fn another_request_under_a_running_key_is_refused_at_once_and_does_not_wai
     let (server, count, stop) = stopping(layer().with_policy(Policy::hold().with_wait(BOUND).unwrap())).await;
     let first = asked(&server, "k");
     stop.arrival().await;
-    // The handler goes on only after this, so whoever waited would wait in vain.
+    // The handler continues only after this, so a request that waited would wait in vain.
     server.post("/charges", "k", "{ }").send().await.problem(422, "idempotency_key_reused");
     stop.go();
     assert_eq!(first.await.unwrap().text(), "attempt 1");
@@ -448,7 +449,7 @@ async fn an_error_of_a_service_ends_the_connection_and_the_key_is_held() {
         server.post("/charges", key, "{}").send().await.problem(409, "idempotency_outcome_unknown");
         assert_eq!(count.get(), runs);
     }
-    // Without a key it is an error as well, each time.
+    // Without a key it is also an error, each time.
     assert!(server.request(Method::POST, "/charges").open().await.is_err());
     let notes = store.list(&ListQuery::default()).await.unwrap().records;
     assert!(notes.iter().all(|record| {
@@ -501,7 +502,7 @@ async fn a_service_is_called_only_when_it_is_ready() {
     assert_eq!(server.request(Method::POST, "/charges").send().await.text(), "run 3");
     assert_eq!(server.request(Method::GET, "/charges").send().await.text(), "run 4");
 
-    // One and the same service, and clones of it, called again and again without a server between.
+    // The same service and clones of it are called repeatedly without a server in between.
     let mut service = layer().layer(strict);
     for number in 0..6 {
         let mut clone = service.clone();

@@ -1,4 +1,4 @@
-//! What is a key, and whose.
+//! Keys: their syntax, and their scopes.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn counting(layer: IdempotencyLayer) -> (Server, Count) {
 }
 
 #[tokio::test]
-async fn what_is_no_key_is_refused_before_any_store_is_asked() {
+async fn an_invalid_key_is_refused_before_any_store_is_asked() {
     let gate = Gate::new();
     let (server, count) = counting(sharing(Through(gate.clone()))).await;
     let long = "k".repeat(256);
@@ -111,7 +111,7 @@ async fn callers_with_other_credentials_have_other_keys() {
     assert_eq!(send("authorization", "Bearer bob").await, "run 2");
     assert_eq!(send("x-auth-token", "Bearer ann").await, "run 3");
     assert_eq!(send("x-api-key", "Bearer ann").await, "run 4");
-    // These share, as was said; cookies do not count.
+    // These callers share their keys, as configured; cookies do not count.
     assert_eq!(send("x-other", "1").await, "run 5");
     assert_eq!(send("cookie", "session=ann").await, "run 5");
     assert_eq!(send("authorization", "Bearer ann").await, "run 1");
@@ -128,11 +128,11 @@ async fn a_prefix_that_a_router_takes_off_counts() {
     server.post("/v2/charges", "k", "{}").send().await.problem(422, "idempotency_key_reused");
 }
 
-/// Who calls, as an authentication layer found out.
+/// The user that an authentication layer has identified.
 #[derive(Clone)]
 struct User(String);
 
-/// Lets users in whose token has not been revoked, and says who they are.
+/// Admits users whose token is not revoked, and adds their identity.
 async fn authenticate(mut request: Request, next: Next) -> axum::response::Response {
     let user = match request.headers().get("authorization").and_then(|value| value.to_str().ok()) {
         Some("Bearer ann-1" | "Bearer ann-2") => User("ann".into()),

@@ -1,4 +1,4 @@
-//! What is told to operators: nothing that is a secret, and every answer by its name.
+//! Logs and metrics: they contain no secret, and count every answer by its name.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,16 +23,18 @@ use crate::server::{Server, Stop, leased, sharing};
 use crate::wire::Wire;
 
 thread_local! {
-    /// What was logged on this thread, which is all that its test does: these tests have a runtime on one thread.
+    /// The log of this thread, which is the log of its test: these tests have a runtime on one
+    /// thread.
     static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes to the log of whatever thread it is on.
+/// A writer to the log of its thread.
 struct Log;
 
 impl Log {
-    /// From now on. There is one subscriber for all threads: whether an event is wanted is remembered for the whole
-    /// process, and a subscriber of one thread would miss what another thread has met first.
+    /// Captures the log from now on. There is one subscriber for all threads: the interest in an
+    /// event is remembered for the whole process, and a subscriber of one thread would miss events
+    /// that another thread has met first.
     fn capture() {
         static CAPTURED: Once = Once::new();
         CAPTURED.call_once(|| {
@@ -63,7 +65,7 @@ impl io::Write for Log {
     }
 }
 
-/// A server with a handler for each way to end, and its store.
+/// A server with a handler for each kind of ending, and its store.
 async fn everything() -> (Gate, Server, Stop) {
     let (gate, stop) = (Gate::new(), Stop::default());
     let stops = stop.clone();
@@ -94,7 +96,7 @@ async fn send(server: &Server, path: &str, name: &str) -> u16 {
     request.header("x-api-key", "api-secret").send().await.status.as_u16()
 }
 
-/// Every way that a request can go.
+/// Sends requests with every possible result.
 async fn every_way(gate: &Gate, server: &Server, stop: &Stop) {
     for (path, name, first, again) in [
         ("/charges?query=query-secret", "a", 200, 200),
@@ -114,7 +116,7 @@ async fn every_way(gate: &Gate, server: &Server, stop: &Stop) {
     assert_eq!(server.post("/charges", "key-secret\"", "body-secret").send().await.status, 400);
     let long = format!("key-secret-{}", "x".repeat(256));
     assert_eq!(server.post("/charges", &long, "body-secret").send().await.status, 400);
-    // A lease that is lost, while somebody asks.
+    // A lease is lost while another request asks.
     gate.disturb("renew", Fault::Unavailable);
     let (first, ()) = tokio::join!(send(server, "/stops", "f"), async {
         stop.arrival().await;
@@ -168,11 +170,11 @@ async fn a_short_key_is_not_logged_whole_either() {
 }
 
 #[tokio::test]
-async fn what_a_client_writes_cannot_forge_a_line_or_a_statement() {
+async fn the_text_of_a_client_cannot_forge_a_line_or_a_statement() {
     Log::capture();
     let (_, server, _) = everything().await;
-    // Quotation marks, a line feed in its encoded form, SQL, a next-line character and a change of direction as
-    // they are, all in the path; and as much of it as a key may hold.
+    // The path contains quotation marks, an encoded line feed, SQL, a raw next-line character and a
+    // raw change of direction, and is as long as a key allows.
     let path = "/a\"b'%0a%0DERROR%20forged;drop%20table%20records;--\u{85}\u{202e}\u{e9}";
     let key = r#""x\"'; drop table records; --""#;
     for replayed in [false, true] {
@@ -187,7 +189,7 @@ async fn what_a_client_writes_cannot_forge_a_line_or_a_statement() {
     assert!(text.contains(r#"POST /a\"b'%0a%0DERROR%20forged"#), "{text}");
     assert!(!text.contains(['\u{85}', '\u{202e}', '\r', '\0', '\u{1b}']), "{text:?}");
     assert!(!text.contains("drop table"), "the key is not logged whole");
-    // Each line begins with its time, so none was begun by a client.
+    // Each line begins with its time, so no client has begun one.
     assert!(text.lines().all(|line| line.starts_with("20")), "{text}");
 }
 
@@ -215,7 +217,8 @@ async fn every_answer_is_counted_under_its_name() {
     let mut counted = BTreeMap::new();
     counters(&snapshotter, &mut counted);
     for (name, count) in [
-        // a and again a; b twice; c; d is no answer of a handler; e; f. The others are refusals.
+        // The first answers are those of a, b (twice), c, e and f; d is not an answer of a handler.
+        // The rest are replays and refusals.
         ("semel_http_requests_total answer=first", 6),
         ("semel_http_requests_total answer=replayed", 2),
         ("semel_http_requests_total answer=handler_failed", 1),

@@ -1,4 +1,4 @@
-//! Every row of the table of problems, as a client meets it.
+//! The problems, one test for each row of the table.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::server::{Count, Server, leased, sharing};
 
-/// Longer than anything takes here.
+/// A limit longer than any step here.
 const LONG: Duration = Duration::from_secs(120);
 
 /// A handler that counts, behind this layer.
@@ -30,7 +30,7 @@ fn layer() -> IdempotencyLayer {
     sharing(MemoryStore::new())
 }
 
-/// A layer over a store that a test can disturb, which does not ask for long.
+/// A layer over a store that a test can disturb, with a short patience.
 fn gated() -> (Gate, IdempotencyLayer) {
     let gate = Gate::new();
     let policy = Policy::hold().with_patience(Duration::from_millis(50)).unwrap();
@@ -79,7 +79,7 @@ async fn a_running_key_is_409_with_retry_after_from_the_lease() {
         let seconds: u64 = reply.header("retry-after").unwrap().parse().unwrap();
         assert!((1..=8).contains(&seconds), "{seconds}");
         assert!(problem["since"].as_str().unwrap().ends_with('Z'));
-        // A mismatch wins over pending.
+        // A mismatch takes precedence over pending.
         server.post("/charges", "k", "{ }").send().await.problem(422, "idempotency_key_reused");
         go_on.notify_one();
     });
@@ -199,7 +199,7 @@ async fn an_outcome_that_the_store_refuses_is_500_and_the_key_is_held() {
 }
 
 #[tokio::test]
-async fn a_caller_whom_the_application_does_not_know_is_refused() {
+async fn a_caller_unknown_to_the_application_is_refused() {
     let layer = layer().with_scope(|parts| Scope::new(parts.headers.get("x-tenant")?.to_str().ok()?).ok());
     let (server, count) = counting(layer).await;
     server.post("/charges", "k", "{}").send().await.problem(500, "scope_unknown");

@@ -1,4 +1,4 @@
-//! Several processes over one store, some of which do not live on.
+//! Several processes over one store, some of which are killed.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
@@ -21,7 +21,7 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::server::{BOUND, Count, Reply, Server, Stop, leased, sharing, until};
 
-/// A server whose handler counts, stops, and says where it ran.
+/// A server whose handler counts its runs, stops, and answers with the name of its process.
 async fn stopping(layer: IdempotencyLayer) -> (Server, Count, Stop) {
     let (count, stop) = (Count::default(), Stop::default());
     let (counted, stops) = (count.clone(), stop.clone());
@@ -32,7 +32,7 @@ async fn stopping(layer: IdempotencyLayer) -> (Server, Count, Stop) {
     (Server::start(Router::new().route("/charges", handler).layer(layer)).await, count, stop)
 }
 
-/// A request that is on its way while the test goes on; `None` if there was no answer.
+/// A request in progress while the test continues; `None` if there was no answer.
 fn asked(server: &Server) -> tokio::task::JoinHandle<Option<Reply>> {
     let server = Server::at(server.address);
     tokio::spawn(async move { server.post("/charges", "k", "{}").try_send().await })
@@ -51,7 +51,7 @@ async fn repeats_at_another_process_wait_and_ask_the_store_together() {
     until(|| gate.calls("claim") >= 16 && gate.calls("find_many") >= 3).await;
     let (claims, polls, began) = (gate.calls("claim"), gate.calls("find_many"), Instant::now());
     until(|| gate.calls("find_many") >= polls + 5).await;
-    // One question for all who wait, and no claim meanwhile.
+    // The waiters share one question, and none of them claims in that time.
     let most = began.elapsed().as_millis() as usize / 25 + 2;
     assert!(gate.calls("find_many") - polls <= most, "{} polls", gate.calls("find_many") - polls);
     assert_eq!(gate.calls("claim"), claims);
@@ -85,7 +85,7 @@ async fn one_that_waits_at_another_process_takes_over_when_the_lease_is_over() {
     assert_eq!((count.get(), others.get()), (1, 1));
 }
 
-/// What tells a process that it is a child, and which schema of which server it works on.
+/// The variable that marks a process as a child, with the schema and the server that it works on.
 const CHILD: &str = "SEMEL_TEST_HTTP_CHILD";
 const LEASE: Duration = Duration::from_millis(600);
 
@@ -96,10 +96,10 @@ async fn postgres(schema: &str) -> PostgresStore {
     store
 }
 
-/// A store, and a place for effects beside it.
+/// A store, and a table for effects beside it.
 pub(crate) struct Shop {
     pub(crate) store: PostgresStore,
-    /// In quotation marks.
+    /// The name of the table, in quotation marks.
     pub(crate) effects: String,
 }
 
@@ -114,7 +114,8 @@ impl Shop {
         client
     }
 
-    /// Leaves an effect and records the outcome in one transaction, and does something in the middle of it.
+    /// Leaves an effect and records the outcome in one transaction, and does something in the
+    /// middle of it.
     async fn book(
         &self,
         lease: &Lease,
@@ -133,15 +134,16 @@ impl Shop {
         Ok(outcome)
     }
 
-    /// Who has left an effect.
+    /// The owners that have left an effect.
     pub(crate) async fn effects(&self) -> Vec<String> {
         let all = self.client().await.query(&format!("select who from {}", self.effects), &[]).await.unwrap();
         all.iter().map(|row| row.get(0)).collect()
     }
 }
 
-/// What runs in the child: a server that tells by its standard output where it listens and what it does, whose
-/// handler goes on with each line of its standard input. It ends when that ends, so it does not outlive the test.
+/// The body of a child process: a server that reports its address and its actions on its standard
+/// output, and whose handler continues with each line of its standard input. It ends when that
+/// input ends, so it does not outlive the test.
 async fn serve_as_child(policy: Policy) {
     let schema = std::env::var(CHILD).expect("the child is told its schema");
     let stop = Stop::default();
@@ -167,24 +169,24 @@ async fn serve_as_child(policy: Policy) {
     }
 }
 
-/// The lines of a stream that blocks, as they come.
+/// The lines of a blocking stream, as they arrive.
 fn lines_of(stream: impl std::io::Read + Send + 'static) -> UnboundedReceiver<String> {
     let (tell, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
-        let _nobody_listens =
+        let _receiver_gone =
             BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| tell.send(line));
     });
     lines
 }
 
-/// Says a line to the parent, past what captures the output of tests.
+/// Sends a line to the parent, past the capture of test output.
 fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
-    // A test's name may stand on the line already.
+    // The line may already contain the name of a test.
     writeln!(out, "\n{line}").and_then(|()| out.flush()).expect("the parent listens");
 }
 
-/// A process that serves. It is killed with this.
+/// A serving process, which is killed when this is dropped.
 struct Process {
     child: Child,
     says: UnboundedReceiver<String>,
@@ -193,7 +195,7 @@ struct Process {
 }
 
 impl Process {
-    /// Runs this test again in a process of its own, which finds out that it is the child.
+    /// Starts this test again in a process of its own, which recognises that it is the child.
     async fn start(test: &str, schema: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -208,12 +210,12 @@ impl Process {
         process
     }
 
-    /// Waits until its handler runs; says which attempt that is.
+    /// Waits until the handler runs, and returns the number of its attempt.
     async fn runs(&mut self) -> String {
         self.line("running attempt ").await
     }
 
-    /// Lets its handler go on.
+    /// Lets the handler continue.
     fn go(&mut self) {
         self.hears.write_all(b"go\n").unwrap();
     }
@@ -223,12 +225,12 @@ impl Process {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
     }
 
-    /// Ends it as nothing can be ended more.
+    /// Kills the process.
     fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("it was alive");
     }
 
-    /// Waits for a line that begins with this; says how it ends.
+    /// Waits for a line that begins with this, and returns the rest of it.
     async fn line(&mut self, begins: &str) -> String {
         let waiting = async {
             loop {
@@ -244,7 +246,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be dead already, which is as good.
+        // The process may be dead already.
         let _dead = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -264,7 +266,7 @@ async fn two(test: &str, policy: &Policy) -> (Process, Server, Count) {
     (child, Server::start(Router::new().route("/charges", handler).layer(layer)).await, count)
 }
 
-/// Asks again until the answer holds this.
+/// Repeats a request until the answer contains this text.
 async fn ask_until(server: &Server, text: &str) -> Reply {
     let began = Instant::now();
     loop {
@@ -295,7 +297,8 @@ async fn a_process_that_was_stopped_does_not_overwrite_the_one_that_took_over() 
     tokio::time::sleep((LEASE * 3).saturating_sub(stopped.elapsed())).await;
     child.go();
     child.signal("CONT");
-    // The woken one has finished its work, and its caller is told what stands.
+    // The first process has finished its work after the pause, and its caller gets the recorded
+    // outcome.
     let loser = first.await.unwrap().unwrap();
     assert_eq!((loser.text(), loser.is_replay()), ("by the other, attempt 2", true));
     for server in [&child.server, &other] {
@@ -366,8 +369,8 @@ async fn after_a_kill_in_the_handler_another_process_takes_over_under_retry() {
     assert_eq!((next.text(), next.is_replay(), count.get()), ("by the other, attempt 2", false, 1));
 }
 
-/// A child whose handler stands in the middle of a transaction, a server of this process that books as well, and what
-/// both have left.
+/// A child whose handler stops in the middle of a transaction, a server of this process that books
+/// as well, and the effects of both.
 async fn two_that_book(test: &str, policy: &Policy) -> (Process, Server, Arc<Shop>) {
     let schema = format!("test {}", Token::random());
     let shop = Arc::new(Shop::open(&schema).await);
@@ -380,12 +383,12 @@ async fn two_that_book(test: &str, policy: &Policy) -> (Process, Server, Arc<Sho
 }
 
 #[tokio::test]
-async fn what_a_killed_process_did_in_its_transaction_is_gone_and_happens_once() {
+async fn the_transaction_of_a_killed_process_is_gone_and_its_effect_happens_once() {
     let policy = Policy::transactional().with_lease(LEASE).unwrap();
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
-    let name = "processes::what_a_killed_process_did_in_its_transaction_is_gone_and_happens_once";
+    let name = "processes::the_transaction_of_a_killed_process_is_gone_and_its_effect_happens_once";
     let (mut child, other, shop) = two_that_book(name, &policy).await;
     let first = asked(&child.server);
     assert_eq!(child.runs().await, "1");
@@ -418,12 +421,12 @@ async fn a_process_that_was_stopped_in_its_transaction_cannot_commit_after_a_tak
 }
 
 #[tokio::test]
-async fn what_a_handler_committed_is_answered_and_replayed() {
+async fn the_outcome_that_a_handler_committed_is_answered_and_replayed() {
     let policy = Policy::transactional().with_lease(LEASE).unwrap();
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
-    let name = "processes::what_a_handler_committed_is_answered_and_replayed";
+    let name = "processes::the_outcome_that_a_handler_committed_is_answered_and_replayed";
     let (mut child, other, shop) = two_that_book(name, &policy).await;
     let first = asked(&child.server);
     assert_eq!(child.runs().await, "1");

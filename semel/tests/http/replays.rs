@@ -1,4 +1,4 @@
-//! A replay equals the first answer.
+//! Replays, which equal the first answer.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn sorted(reply: &Reply, leave_out: &[&str]) -> Vec<(String, Vec<u8>)> {
         .filter(|(name, _)| !leave_out.contains(&name.as_str()))
         .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
         .collect();
-    // Those of one name keep their order.
+    // Headers of one name keep their order.
     headers.sort_by(|(one, _), (other, _)| one.cmp(other));
     headers
 }
@@ -96,7 +96,7 @@ async fn answers_without_a_body_are_replayed() {
     }
 }
 
-/// A handler that answers with the status in its path and counts.
+/// A handler that answers with the status in its path and counts its runs.
 async fn answering(policy: Policy) -> (Server, Count, MemoryStore) {
     let (count, store) = (Count::default(), MemoryStore::new());
     let counted = count.clone();
@@ -111,7 +111,7 @@ async fn answering(policy: Policy) -> (Server, Count, MemoryStore) {
 }
 
 #[tokio::test]
-async fn what_the_policy_releases_runs_again_and_what_it_records_does_not() {
+async fn released_keys_run_again_and_recorded_ones_do_not() {
     for (policy, recorded, released) in [
         (Policy::hold(), [200, 400, 404, 408, 500, 503].as_slice(), [401, 403, 425, 429].as_slice()),
         (Policy::retry(), &[200, 400, 404], &[401, 403, 408, 425, 429, 500, 503]),
@@ -193,7 +193,8 @@ async fn a_cookie_is_neither_recorded_nor_replayed() {
     );
 }
 
-/// It kept its place for a day, so that refused logins filled the store.
+/// Regression: the record of a refused request stayed for a day, so that refused logins filled the
+/// store.
 #[tokio::test]
 async fn a_refused_request_leaves_nothing_behind_soon() {
     let (server, _, store) = answering(Policy::hold()).await;

@@ -1,4 +1,4 @@
-//! Options per route, and what clients are told of them.
+//! Options per route, and the policy that is published to clients.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn every_route_has_options_of_its_own_over_one_store() {
     assert_eq!(server.request(Method::POST, "/reports").send().await.text(), "1");
     server.post("/charges", "k", "12345").send().await.problem(413, "request_too_large");
     assert_eq!(server.post("/reports", "k", "12345").send().await.text(), "2");
-    // One store: a key that one route has used is not free for another.
+    // All routes share one store: a key that one route has used is not free for another.
     server.post("/charges", "k", "1234").send().await.problem(422, "idempotency_key_reused");
 }
 
@@ -48,7 +48,7 @@ async fn of_two_layers_on_a_request_the_outer_one_counts() {
 async fn a_refusal_from_further_in_is_not_recorded() {
     let inner =
         sharing(MemoryStore::new()).with_header_name("x-inner-key".parse().unwrap()).with_required_key(true);
-    // The outer layer does not know the inner one's key, and its lease is taken off on the way.
+    // The lease is removed on the way, so that the inner layer does not see the outer one's key.
     let strip = axum::middleware::map_request(|mut request: axum::extract::Request| async move {
         request.extensions_mut().remove::<Lease>();
         request

@@ -1,4 +1,4 @@
-//! A server on a port of its own, a client, and a handler that counts.
+//! A server on a port of its own, a client, and a handler that counts its runs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::Service;
 
-/// How long anything may take before a test has failed.
+/// The time limit for any step of a test.
 pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
-/// A layer whose callers need not be told apart, unless they have credentials.
+/// A layer whose callers share their keys, unless they have credentials.
 pub(crate) fn sharing(store: impl Store) -> IdempotencyLayer {
     IdempotencyLayer::new(store).with_anonymous_callers(Anonymous::Share)
 }
 
-/// A server that ends with this, unless somebody else has started it.
+/// A server that ends when this is dropped, unless it was started elsewhere.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     client: Client<HttpConnector, Body>,
@@ -76,7 +76,7 @@ impl Server {
                 let service = TowerToHyperService::new(service.clone());
                 tokio::spawn(async move {
                     let server = auto::Builder::new(TokioExecutor::new());
-                    // A failed connection is what some tests are about.
+                    // A failed connection is intended in some tests.
                     let _ended = server.serve_connection(TokioIo::new(socket), service).await;
                 });
             }
@@ -84,12 +84,12 @@ impl Server {
         Self { _stop: Some(stop.drop_guard()), ..Self::at(address) }
     }
 
-    /// One that somebody else has started.
+    /// A server that was started elsewhere.
     pub(crate) fn at(address: SocketAddr) -> Self {
         Self { address, client: Client::builder(TokioExecutor::new()).build_http(), _stop: None }
     }
 
-    /// The same server, asked by HTTP/2.
+    /// A handle of the same server that uses HTTP/2.
     pub(crate) fn by_http2(&self) -> Self {
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
         Self { client, ..Self::at(self.address) }
@@ -109,7 +109,7 @@ impl Server {
             .body(body)
     }
 
-    /// Sends these bytes and reads until the server closes, or says nothing more for this long.
+    /// Sends these bytes and reads until the server closes, or is silent for this long.
     pub(crate) async fn raw(&self, sent: &[u8], quiet: Duration) -> String {
         let mut socket = TcpStream::connect(self.address).await.expect("the server listens");
         socket.write_all(sent).await.expect("the server reads");
@@ -127,7 +127,7 @@ impl Server {
     }
 }
 
-/// A request that is being put together.
+/// A request under construction.
 pub(crate) struct Asking<'a> {
     server: &'a Server,
     request: axum::http::request::Builder,
@@ -155,7 +155,7 @@ impl Asking<'_> {
         Some(Reply { status: parts.status, headers: parts.headers, body })
     }
 
-    /// The answer as soon as it begins, or that there is none.
+    /// The answer as soon as it begins, or the error.
     pub(crate) async fn open(self) -> Result<Response<Incoming>, Error> {
         let request = self.request.body(self.body).expect("a valid request");
         let answer = tokio::time::timeout(BOUND, self.server.client.request(request));
@@ -198,12 +198,12 @@ impl Reply {
     }
 }
 
-/// Counts how often a handler was started.
+/// A counter of the runs of a handler.
 #[derive(Clone, Default)]
 pub(crate) struct Count(Arc<AtomicU32>);
 
 impl Count {
-    /// One more; says how many.
+    /// Counts one more, and returns the number.
     pub(crate) fn up(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -228,19 +228,19 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// What a handler does: it says that it is here, and waits.
+    /// The part of the handler: it reports its arrival, and waits.
     pub(crate) async fn here(&self) {
         self.arrived.add_permits(1);
         self.free.acquire().await.expect("never closed").forget();
     }
 
-    /// Waits until one more handler is there.
+    /// Waits until one more handler has arrived.
     pub(crate) async fn arrival(&self) {
         let arrival = tokio::time::timeout(BOUND, self.arrived.acquire()).await;
         arrival.expect("it arrives before long").expect("never closed").forget();
     }
 
-    /// Lets one handler go on.
+    /// Lets one handler continue.
     pub(crate) fn go(&self) {
         self.free.add_permits(1);
     }

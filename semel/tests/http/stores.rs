@@ -1,4 +1,4 @@
-//! Stores that are out, slow, silent, and back; and the way to a clean end.
+//! Stores that fail, are slow or silent, and recover; and the clean end of a server.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::{BOUND, Count, Reply, Server, Stop, leased, sharing, until};
 
-/// How long the engine waits for one answer of a store that says nothing, and asks again after that.
+/// The time after which the engine stops waiting for an answer of a silent store, and asks again.
 const PATIENCE: Duration = Duration::from_secs(1);
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// For a machine that is busy with something else: whatever is not given up in time waits for ever.
+/// A margin for a busy machine: a wait that is not given up in time would last for ever.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// A server over a store that can be disturbed, whose handler counts.
+/// A server over a store that can be disturbed, whose handler counts its runs.
 struct Disturbed {
     gate: Gate,
     server: Server,
@@ -43,7 +43,8 @@ impl Disturbed {
         self.server.post("/charges", "k", "{}").send().await
     }
 
-    /// Asks again until there is an answer of the handler; until then, only that it takes time.
+    /// Repeats the request until the handler's answer comes; until then, only *pending* answers are
+    /// allowed.
     async fn settles(&self) -> Reply {
         let began = Instant::now();
         loop {
@@ -57,7 +58,8 @@ impl Disturbed {
         }
     }
 
-    /// With this fault, the first caller hears this soon enough; healed, the key settles, and there is one run.
+    /// Checks that the first caller gets this code within the limit under this fault, and that the
+    /// key settles with one run once the fault is over.
     async fn is_answered(fault: (&'static str, Fault), code: &str, limit: Duration, ran_before: u32) {
         let disturbed = Self::new().await;
         disturbed.gate.disturb(fault.0, fault.1);
@@ -79,7 +81,7 @@ async fn a_store_that_is_out_before_the_claim_runs_nothing() {
     for verb in ["now", "claim"] {
         Disturbed::is_answered((verb, Fault::Unavailable), "store_unavailable", quick, 0).await;
     }
-    // Nobody knows whether it arrived: it did not.
+    // The sender does not know whether the claim arrived: it did not.
     Disturbed::is_answered(("claim", Fault::Lost), "store_unavailable", quick, 0).await;
 }
 
@@ -89,7 +91,7 @@ async fn a_store_that_goes_out_after_the_handler_ran_is_told_later() {
     for fault in [Fault::Unavailable, Fault::Lost] {
         Disturbed::is_answered(("complete", fault), "outcome_pending", quick, 1).await;
     }
-    // It did arrive, and only its answers are lost.
+    // The complete did arrive, and only its answers are lost.
     Disturbed::is_answered(("complete", Fault::AnswerLost), "outcome_pending", quick, 1).await;
 }
 
@@ -192,7 +194,7 @@ async fn a_store_that_panics_is_not_the_end_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_graceful_shutdown_finishes_what_runs_and_lets_go_who_waits() {
+async fn a_graceful_shutdown_finishes_running_attempts_and_ends_waits() {
     let store = MemoryStore::new();
     let gate = Gate::to(&store);
     let policy = Policy::hold().with_wait(Duration::from_secs(300)).unwrap();
@@ -220,7 +222,7 @@ async fn a_graceful_shutdown_finishes_what_runs_and_lets_go_who_waits() {
 
     terminated.cancel();
     let draining = tokio::spawn(async move { layer.drain().await });
-    // Who waits is let go at once, though it would have waited for minutes.
+    // Waiting repeats end at once, although they would have waited for minutes.
     waits.await.unwrap().problem(409, "idempotency_key_pending");
     assert!(!draining.is_finished() && !first.is_finished());
     stop.go();
@@ -245,7 +247,8 @@ async fn a_shutdown_while_the_store_is_out_releases_nothing() {
     tokio::time::timeout(BOUND, layer.drain()).await.expect("it drains, though the store is out");
     let (completes, renews) = (gate.calls("complete"), gate.calls("renew"));
     gate.heal();
-    // Nobody is left to complete, renew or release: the key stays as it is, and is held when its lease is over.
+    // No task is left to complete, renew or release: the key stays as it is, and is held when its
+    // lease is over.
     gate.store.memory_clock().advance(Duration::from_secs(31));
     server.post("/charges", "k", "{}").send().await.problem(409, "idempotency_outcome_unknown");
     assert_eq!((gate.calls("complete"), gate.calls("renew")), (completes, renews));

@@ -22,7 +22,7 @@ struct Service {
 }
 
 impl Service {
-    /// Does what the path says.
+    /// Starts a service whose handler follows the path of the request.
     async fn start() -> Self {
         let shop = Arc::new(Shop::open(&format!("test {}", Token::random())).await);
         let table = format!("create table {} (who text)", shop.effects);
@@ -61,7 +61,7 @@ async fn handle(shop: &Shop, lease: &Lease, what: &str, status: StatusCode) -> R
         }
         "records" => (status, Verdict::Record, "an answer").into_response(),
         "releases" => (status, Verdict::Release, "an answer").into_response(),
-        // Rolled back.
+        // The transaction is rolled back.
         _ => (status, "an answer").into_response(),
     }
 }
@@ -105,7 +105,7 @@ async fn a_failure_and_an_explicit_release_are_passed_on_and_run_again() {
 }
 
 #[tokio::test]
-async fn what_was_completed_is_replayed_whatever_its_status() {
+async fn a_completed_outcome_is_replayed_whatever_its_status() {
     let service = Service::start().await;
     for path in ["/completes/201", "/completes/402", "/completes/500"] {
         for replayed in [false, true] {

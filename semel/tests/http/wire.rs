@@ -1,4 +1,4 @@
-//! A connection on which a test writes and reads every byte itself, and bodies that it feeds.
+//! A connection whose bytes a test writes and reads itself, and bodies that it feeds.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -29,12 +29,12 @@ impl Wire {
         self.socket.write_all(bytes.as_ref()).await.expect("the server reads");
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends the sending direction.
     pub(crate) async fn end(&mut self) {
         self.socket.shutdown().await.expect("a live socket");
     }
 
-    /// Reads until this text was heard; says all that was heard so far.
+    /// Reads until this text has arrived, and returns everything so far.
     pub(crate) async fn hear(&mut self, text: &str) -> String {
         let hearing = async {
             while !self.text().contains(text) {
@@ -46,7 +46,7 @@ impl Wire {
         self.text()
     }
 
-    /// Reads until the server closes; says all that was heard.
+    /// Reads until the server closes, and returns everything.
     pub(crate) async fn hear_all(&mut self) -> String {
         timeout(BOUND, async { while self.read().await {} }).await.expect("the server closes before long");
         self.text()
@@ -65,7 +65,7 @@ impl Wire {
     }
 }
 
-/// What goes into a body that a test feeds.
+/// A piece of a body that a test feeds.
 pub(crate) type Piece = Result<Frame<Bytes>, std::io::Error>;
 
 /// Bytes for such a body.
@@ -84,7 +84,7 @@ pub(crate) fn broken() -> Piece {
     Err(std::io::Error::other("the source broke"))
 }
 
-/// A body, and what feeds it; it ends when that is dropped.
+/// A body and its feeder; the body ends when the feeder is dropped.
 pub(crate) fn fed() -> (mpsc::UnboundedSender<Piece>, Body) {
     let (feed, pieces) = mpsc::unbounded_channel();
     (feed, body_of(pieces))

@@ -1,12 +1,16 @@
-//! The protocol, searched over all its states.
+//! The model of the protocol, searched over all its states.
 //!
-//! The steps are those of the protocol over one key: claims as open and replace, messages sent again, late or lost,
-//! crashes, a lease that is over at any moment, purge, reconcile. What the store does and what the verbs make of
-//! its answers is the production code: `slot`, `decide`, `verbs`. Every small deviation must be found out.
+//! The steps are those of the protocol over one key: claims as open and replace, messages that are
+//! resent, late or lost, crashes, a lease that is over at any moment, purge, reconcile. The effect
+//! of a message on the store and the meaning of its answer are the production code: `slot`,
+//! `decide`, `verbs`. Every small deviation must be found.
 //!
-//! The tier of two stores is a model of its own, in `tier`.
+//! Configurations of up to three million states are searched completely here; `SEMEL_MODEL=all`
+//! searches all.
 //!
-//! The configurations of up to three million states are searched to their end here; `SEMEL_MODEL=all` searches all.
+//! - `protocol`: the steps. `state`: a state. `store`: the store of the model.
+//! - `mutants`: deviations that break the protocol.
+//! - `tier`: a model of its own for two stores.
 
 mod mutants;
 mod protocol;
@@ -22,12 +26,13 @@ use protocol::{Config, HOLD, Reconcile};
 const RETRY: Config = Config { takeover: true, ..HOLD };
 const RETRY_FENCED: Config = Config { fenced: true, ..RETRY };
 const TRANSACTIONAL: Config = Config { transactional: true, ..RETRY };
-/// The first request is under `hold`, and the others would take over.
+/// The first request is under `hold`, and the remaining ones would take over.
 const MIXED: Config = Config { mixed: true, ..RETRY };
 const THREE_RETRY_PURGE: Config =
     Config { requests: 3, sends: 1, retentions: 1, crashes: 0, expiries: 1, clean_failures: false, ..RETRY };
 
-/// Searches all states and wants no violation. The count is known: fewer states would mean fewer steps.
+/// Searches all states and expects no violation. The number of states is known: fewer would mean
+/// missing steps.
 fn holds(config: Config, states: usize) {
     let checker = config.checker().threads(2).spawn_bfs().join();
     if let Some(path) = checker.discovery("every promise holds") {
@@ -37,19 +42,20 @@ fn holds(config: Config, states: usize) {
     assert_eq!(checker.unique_state_count(), states, "as many states as the protocol has");
 }
 
-/// As [`holds`], for configurations that take longer than a test run should.
+/// Like [`holds`], for configurations that take longer than a test run should.
 fn holds_in_the_long_run(config: Config, states: usize) {
     if std::env::var("SEMEL_MODEL").is_ok_and(|value| value == "all") {
         holds(config, states);
     } else {
-        // What can be searched in seconds is searched; the rest is for `cargo xtask model`.
+        // A part of the states is searched within seconds; `cargo xtask model` searches the rest.
         let checker = config.checker().threads(2).target_state_count(200_000).spawn_bfs().join();
         let found = checker.discovery("every promise holds");
         assert!(found.is_none(), "{}", found.map(|path| path.to_string()).unwrap_or_default());
     }
 }
 
-/// Searches until a violation is found, and wants this one. One thread: which one comes first must not change.
+/// Searches until a violation is found, and expects this one. The search uses one thread, because
+/// the first violation must always be the same.
 fn breaks(config: Config, violation: &str) {
     let checker = config.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let path = checker.discovery("every promise holds").expect("the violation is found");
@@ -128,7 +134,7 @@ fn transactional_holds_for_two_requests() {
     holds_in_the_long_run(TRANSACTIONAL, 11_480_056);
 }
 
-// Outside of what is promised: these must be reported.
+// These failures are outside of the promises, and must be reported.
 
 #[test]
 fn a_store_that_loses_a_write_breaks_hold() {
@@ -145,7 +151,7 @@ fn a_reconcile_while_the_owner_lives_breaks_hold() {
     breaks(Config { reconcile: Reconcile::OwnerAlive, ..HOLD }, "handler ran twice under hold");
 }
 
-// Small deviations: each must be found out.
+// Each small deviation must be found.
 
 #[test]
 fn a_complete_without_token_is_found_out() {
@@ -194,8 +200,8 @@ fn a_release_that_deletes_is_found_out() {
 }
 
 #[test]
-fn a_fence_that_starts_anew_is_found_out() {
-    mutant(Mutant::FenceStartsAnew, HOLD, "fence not rising");
+fn a_fence_that_restarts_is_found() {
+    mutant(Mutant::FenceRestarts, HOLD, "fence not rising");
 }
 
 #[test]

@@ -3,13 +3,13 @@
 /// One deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mutant {
-    /// A complete is applied to whoever runs.
+    /// A complete is applied to any running attempt.
     CompleteWithoutToken,
     /// A complete matches the token, but not the fence.
     CompleteWithoutFence,
-    /// A complete is applied while the lease is alive, whoever sends it.
+    /// A complete is applied while the lease is alive, whatever its sender.
     CompleteByLease,
-    /// A release is applied to whoever runs.
+    /// A release is applied to any running attempt.
     ReleaseWithoutToken,
     /// A claim that is sent again has a new token.
     TokenPerSend,
@@ -20,7 +20,7 @@ pub(crate) enum Mutant {
     /// A release deletes the record; fences go on rising.
     ReleaseDeletes,
     /// A release deletes the record, and the next one begins with the lowest fence.
-    FenceStartsAnew,
+    FenceRestarts,
     /// The handler is started although it is not known whether the claim was granted.
     StartOnUnknown,
     /// A running record is purged.
@@ -45,6 +45,6 @@ pub(crate) enum Mutant {
 
 impl Mutant {
     pub(crate) fn releases_by_deleting(self) -> bool {
-        matches!(self, Self::ReleaseDeletes | Self::FenceStartsAnew)
+        matches!(self, Self::ReleaseDeletes | Self::FenceRestarts)
     }
 }

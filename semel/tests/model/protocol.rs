@@ -1,4 +1,4 @@
-//! The steps of the protocol over one key, as a search takes them.
+//! The steps of the protocol over one key, for the search.
 
 use stateright::{Model, Property};
 
@@ -6,29 +6,29 @@ use super::mutants::Mutant;
 use super::state::{Answer, AnsweredOp, At, Message, Op, Reply, Request, Row, Stage, State};
 use super::store;
 
-/// How much may happen, under which policy.
+/// The limits of the events, and the policy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Config {
     pub(crate) requests: usize,
-    /// How often each message is sent at most.
+    /// The largest number of sends of each message.
     pub(crate) sends: u8,
     pub(crate) expiries: u8,
     pub(crate) crashes: u8,
-    /// How often the store loses its last acknowledged write.
+    /// The number of times that the store loses its last acknowledged write.
     pub(crate) failovers: u8,
-    /// How often a retention passes.
+    /// The number of retentions that pass.
     pub(crate) retentions: u8,
-    /// `retry` and `transactional` take over.
+    /// Set for `retry` and `transactional`, which take over.
     pub(crate) takeover: bool,
-    /// The first request is under `hold` all the same.
+    /// Set if the first request is under `hold` regardless.
     pub(crate) mixed: bool,
     pub(crate) transactional: bool,
-    /// The effect refuses a fence lower than one it has seen.
+    /// Set if the effect refuses a fence lower than one it has seen.
     pub(crate) fenced: bool,
     pub(crate) reconcile: Reconcile,
-    /// The work may say that nothing happened.
+    /// Set if the work may report that nothing happened.
     pub(crate) clean_failures: bool,
-    /// Remember which tokens were released or voided.
+    /// Set to remember the tokens that were released or voided.
     pub(crate) watch_retired: bool,
     pub(crate) mutant: Option<Mutant>,
 }
@@ -40,7 +40,7 @@ pub(crate) enum Reconcile {
     OwnerAlive,
 }
 
-/// The configuration that the others vary: `hold`, two requests, each message sent twice.
+/// The base configuration: `hold`, two requests, each message sent twice.
 pub(crate) const HOLD: Config = Config {
     requests: 2,
     sends: 2,
@@ -58,7 +58,7 @@ pub(crate) const HOLD: Config = Config {
     mutant: None,
 };
 
-/// One step of somebody.
+/// One step of any party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     Send(usize),
@@ -69,7 +69,7 @@ pub(crate) enum Action {
     PassNotAfter(usize),
     Void(usize),
     Crash(usize),
-    /// The store applies this message, and the answer is on its way.
+    /// The store applies this message, and the answer is in flight.
     Apply(usize),
     /// The store applies this message, and the answer is lost.
     ApplyInVain(usize),
@@ -88,7 +88,7 @@ impl Config {
         self.mutant == Some(mutant)
     }
 
-    /// Whether a request is made under `hold`.
+    /// Returns `true` if a request is made under `hold`.
     pub(crate) fn is_under_hold(&self, request: usize) -> bool {
         !self.takeover || self.mixed && request == 0
     }
@@ -101,7 +101,7 @@ impl Config {
         }
     }
 
-    /// Where a request goes that has lost, but of whose claim a copy may still be on its way.
+    /// The next stage of a request that has lost, while a copy of its claim may still be in flight.
     fn refused(&self, astray: bool) -> At {
         if astray && !self.mutated(Mutant::NoVoid) { At::Voiding } else { At::Refused }
     }
@@ -250,10 +250,12 @@ impl Config {
 
     fn run(&self, state: &mut State, i: usize) {
         state.runs += 1;
-        // What is promised of a key ends with its retention, for an attempt that stood still for so long, too.
+        // The promises about a key end with its retention, also for an attempt that stood still for
+        // so long.
         let Request { fence, granted_in, .. } = state.requests[i];
         if granted_in == state.generation {
-            // An attempt under another policy that was granted before may be late: `hold` looks ahead.
+            // An attempt under another policy that was granted earlier may be late: `hold` covers
+            // later attempts only.
             let is_after = |held: u8| self.is_under_hold(i) || fence > held;
             state.broken.ran_after_hold |= state.ran_under_hold.is_some_and(is_after);
             if self.is_under_hold(i) {
@@ -313,15 +315,16 @@ impl Config {
         store::reconcile(state, happened);
     }
 
-    /// A retention passes. What is promised of a key is promised until then; but nothing has begun to count for an attempt
-    /// that may still do something, and for one under `hold` that has no outcome it never does.
+    /// A retention passes, which ends the promises about a key. But the retention has not begun for
+    /// an attempt that may still act, and never begins for one under `hold` without an outcome.
     fn retention_passes(&self, state: &mut State) {
         state.retentions += 1;
         let Some(row) = &mut state.row else { return };
         let running = row.stage == Stage::Running;
         row.aged |= !running || row.lease_over;
         row.aged_since_claim = self.mutated(Mutant::ExpiryFromClaim);
-        // A claim is refused before the record that it made can have expired: that is how long a released record is kept.
+        // A claim is refused before the record that it made can have expired: a released record is
+        // kept for as long.
         let token = row.token;
         let early = self.mutated(Mutant::ReleasedExpiresEarly) && row.stage == Stage::Released;
         state.messages.retain(|message| {
@@ -384,7 +387,7 @@ impl Config {
         None
     }
 
-    /// Under `hold`, without a crash, no key may end up held.
+    /// Returns `true` if a key ended up held under `hold` without a crash.
     fn stuck(&self, state: &State) -> bool {
         if state.crashes > 0 || self.takeover || state.generation > 0 {
             return false;
@@ -408,7 +411,7 @@ impl Model for Config {
             self.request_actions(state, i, actions);
         }
         for (k, message) in state.messages.iter().enumerate() {
-            // Of two equal messages it does not matter which arrives first.
+            // The order of two equal messages does not matter.
             if k == 0 || state.messages[k - 1] != *message {
                 actions.extend([Action::Apply(k), Action::ApplyInVain(k)]);
             }

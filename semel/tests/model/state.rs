@@ -1,26 +1,27 @@
-//! A state of the model: one key, the requests that want it, and what is on its way between them.
+//! A state of the model: one key, its requests, and the messages between them.
 
-/// How many requests there can be.
+/// The largest number of requests.
 pub(crate) const REQUESTS: usize = 3;
 
-/// Everything there is.
+/// The whole state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) row: Option<Row>,
-    /// What a failover would bring back: the row and the committed effects before the last write.
+    /// The state that a failover would restore: the row and the committed effects before the last
+    /// write.
     pub(crate) before_last_write: Option<(Option<Row>, u8)>,
-    /// On their way to the store, sorted: any of them can arrive next.
+    /// The messages in flight to the store, sorted: any of them can arrive next.
     pub(crate) messages: Vec<Message>,
-    /// On their way back, sorted.
+    /// The answers in flight, sorted.
     pub(crate) answers: Vec<Answer>,
     pub(crate) requests: [Request; REQUESTS],
-    /// How often the handler was started, and its effect committed, in this life of the key.
+    /// The number of starts of the handler, and of its committed effects, in this life of the key.
     pub(crate) runs: u8,
     pub(crate) commits: u8,
     pub(crate) outcomes: u8,
-    /// How often the retention of the key was over, so that what was promised of it is over, too.
+    /// The number of times that the key's retention was over, which ends the promises about it.
     pub(crate) generation: u8,
-    /// How often a retention has passed, whether anything was over by that or not.
+    /// The number of retentions that have passed, with or without a consequence.
     pub(crate) retentions: u8,
     /// The fence of the attempt under `hold` that has run in this life of the key.
     pub(crate) ran_under_hold: Option<u8>,
@@ -29,16 +30,17 @@ pub(crate) struct State {
     pub(crate) failovers: u8,
     pub(crate) last_fence: u8,
     pub(crate) broken: Broken,
-    /// The highest fence that a fenced effect has seen, and whose it was.
+    /// The highest fence that a fenced effect has seen, and its attempt.
     pub(crate) effect_fence: u8,
     pub(crate) effect_by: u8,
-    /// Who was told of each fence.
+    /// The request that was told each fence.
     pub(crate) told: [u8; 8],
-    /// Tokens that were released or voided, one bit for each request; only kept if the configuration asks.
+    /// The tokens that were released or voided, one bit for each request; only kept if the
+    /// configuration asks.
     pub(crate) retired: u8,
 }
 
-/// Promises that a single step can break.
+/// The promises that a single step can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Broken {
     pub(crate) fence_not_rising: bool,
@@ -49,20 +51,21 @@ pub(crate) struct Broken {
     pub(crate) retired_token_granted: bool,
 }
 
-/// The record of the key, as much of it as decides anything.
+/// The record of the key, reduced to the parts that matter for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Row {
     pub(crate) token: u8,
     pub(crate) fence: u8,
     pub(crate) stage: Stage,
     pub(crate) lease_over: bool,
-    /// Whether its attempt runs, or ran, under `hold`.
+    /// Set if the attempt runs, or ran, under `hold`.
     pub(crate) hold: bool,
-    /// Whether a retention has passed since the record was settled, or since its lease was over.
+    /// Set if a retention has passed since the record was settled, or since its lease was over.
     pub(crate) aged: bool,
-    /// Whether a retention has passed since the claim; only kept for the mutant that counts from there.
+    /// Set if a retention has passed since the claim; only kept for the mutant that counts from
+    /// there.
     pub(crate) aged_since_claim: bool,
-    /// Who made the outcome, counted from 1.
+    /// The request that made the outcome, counted from 1.
     pub(crate) outcome: u8,
     pub(crate) version: u8,
 }
@@ -80,13 +83,13 @@ pub(crate) struct Request {
     pub(crate) at: At,
     pub(crate) token: u8,
     pub(crate) fence: u8,
-    /// Whether a copy of its claim may still be on its way.
+    /// Set if a copy of its claim may still be in flight.
     pub(crate) astray: bool,
-    /// In which life of the key it was granted.
+    /// The life of the key in which it was granted.
     pub(crate) granted_in: u8,
 }
 
-/// Where a request stands; the number is how often it has sent.
+/// The stage of a request; the number counts its sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum At {
     Idle,
@@ -100,10 +103,10 @@ pub(crate) enum At {
     Ran,
     Completing(u8),
     Releasing(u8),
-    /// Its client has been refused or has gone; a background task will void its token.
+    /// The client has been refused or has disconnected; a background task will void the token.
     Voiding,
     Voided,
-    /// Its client was told this outcome, in this generation.
+    /// The client got this outcome, in this generation.
     Answered {
         outcome: u8,
         generation: u8,
@@ -146,7 +149,7 @@ pub(crate) enum AnsweredOp {
     Void,
 }
 
-/// What the verbs make of the store's answer.
+/// The result that the verbs derive from the store's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Reply {
     Granted(u8),
@@ -209,14 +212,14 @@ impl State {
     }
 
     pub(crate) fn answer(&mut self, to: usize, op: Op, reply: Reply) {
-        // What is over still belongs to the life before.
+        // An expired record still belongs to the previous life.
         let is_over = self.row.is_some_and(|row| row.aged && row.stage != Stage::Running);
         let generation = self.generation - u8::from(is_over && reply == Reply::Stands);
         self.answers.push(Answer { to, op: op.answered(), reply, generation });
         self.answers.sort();
     }
 
-    /// Whether a message or an answer of this kind is on its way for this request.
+    /// Returns `true` if a message or an answer of this kind is in flight for this request.
     pub(crate) fn in_flight(&self, of: usize, op: AnsweredOp) -> bool {
         self.messages.iter().any(|message| message.from == of && message.op.answered() == op)
             || self.answers.iter().any(|answer| answer.to == of && answer.op == op)

@@ -1,4 +1,5 @@
-//! The store of the model: a row becomes a record, the production code works on it, and it becomes a row again.
+//! The store of the model: a row becomes a record, the production code works on it, and it becomes
+//! a row again.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -18,14 +19,14 @@ use super::state::{Message, Op, Reply, Row, Stage, State};
 /// The token of an operator.
 pub(crate) const OPERATOR: u8 = 99;
 
-/// The moment from which fences are counted: that of number 1 is assigned a moment later.
+/// The moment from which fences count: number 1 is assigned a moment later.
 const BEGINNING: u64 = 1_000;
-/// Longer than everything that happens from the beginning on.
+/// A retention longer than everything that happens from the beginning on.
 const RETENTION: Duration = Duration::from_micros(500);
 
-/// Before the beginning, by more than a retention.
+/// A moment before the beginning, by more than a retention.
 pub(crate) const LONG_AGO: Timestamp = Timestamp::from_micros(1);
-/// Before everything that happens, by less than a retention.
+/// A moment before everything that happens, by less than a retention.
 const LATELY: Timestamp = Timestamp::from_micros(BEGINNING);
 pub(crate) const FAR_AHEAD: Timestamp = Timestamp::from_micros(1 << 60);
 
@@ -34,7 +35,7 @@ pub(crate) static INTENT: LazyLock<Intent> =
     LazyLock::new(|| Intent::of("run", "", &()).expect("a valid intent"));
 pub(crate) static OWNER: LazyLock<Owner> = LazyLock::new(|| Owner::new("model"));
 
-/// Each fence is a moment later than the one before, as if the clock had moved on.
+/// The clock: each fence is a moment later than the previous one.
 fn now(state: &State) -> Timestamp {
     moment(state.last_fence + 1)
 }
@@ -86,7 +87,7 @@ pub(crate) fn record(row: Row) -> Record {
     }
 }
 
-/// The record as the store of this configuration sees it: a mutant takes it for something else.
+/// The record as the store of this configuration sees it, which a mutant distorts.
 fn seen(config: &Config, row: Row, asked_by: Option<usize>) -> Box<Record> {
     let mut record = record(row);
     if config.mutated(Mutant::ExpiryFromClaim)
@@ -137,7 +138,8 @@ fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
     }
 }
 
-/// Applies a message to the row, as the memory store would, and gives the reply that the verbs make of it.
+/// Applies a message to the row, as the memory store would, and returns the reply that the verbs
+/// derive.
 pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Reply {
     let (before, commits) = (state.row, state.commits);
     let now = now(state);
@@ -148,7 +150,7 @@ pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Rep
         Op::Replace { .. } => replace(config, &mut slot, &message, now),
         Op::Complete | Op::Release | Op::Void => write(config, &mut slot, &message, now),
     };
-    // What was only looked at stays as it was.
+    // A record that was only read stays as it was.
     if slot.as_ref().map(|record| record.version) != shown {
         let same_claim = |after: &Row| before.filter(|before| before.token == after.token);
         state.row = slot.as_ref().map(|record| row(record, now)).map(|after| Row {
@@ -165,7 +167,7 @@ pub(crate) fn apply(config: &Config, state: &mut State, message: Message) -> Rep
     reply
 }
 
-/// Shows that the store refuses a claim and a replace after their `not_after`.
+/// Checks that the store refuses a claim and a replace after their `not_after`.
 pub(crate) fn refuses_after_not_after(config: &Config, state: &State, message: &Message) -> bool {
     let now = now(state);
     let mut slot = state.row.map(|row| seen(config, row, Some(message.from)));
@@ -190,7 +192,7 @@ fn open(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now:
     let ask = ask(config, message, FAR_AHEAD);
     let existed = slot.is_some();
     let mut opened = slot::open(slot, &ask, now);
-    if config.mutant == Some(Mutant::FenceStartsAnew)
+    if config.mutant == Some(Mutant::FenceRestarts)
         && !existed
         && let semel::store::backend::Opened::Created { fence, .. } = &mut opened
         && let Some(record) = slot
@@ -218,7 +220,7 @@ fn claim_reply(claim: &Claim) -> Reply {
     }
 }
 
-/// What the claim of this message would put in the place of a record with this token and version.
+/// The replace that the claim of this message would send for a record with this token and version.
 fn replacement(config: &Config, message: &Message, expected_token: u8, expected_version: u8) -> Replace {
     let free = Row {
         token: expected_token,
@@ -236,7 +238,7 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
     let opened = semel::store::backend::Opened::Found(Box::new(found));
     match Claiming::new(&ask, 1).opened(opened, LONG_AGO) {
         Step::Replace(replace) => *replace,
-        // The same token: the replace was sent before the record was released by that token.
+        // The token is the same: the replace was sent before that token released the record.
         _ => Replace {
             key: KEY.clone(),
             expected_token: token(expected_token),
@@ -290,7 +292,7 @@ fn write(config: &Config, slot: &mut Option<Box<Record>>, message: &Message, now
         *slot = None;
     }
     let ack = verbs::acknowledge(&item, &written).expect("no record of the model is locked");
-    // Nobody asks what became of a release or a void, only that it is answered.
+    // The sender of a release or a void needs only the answer, not its content.
     let stands = if message.op == Op::Complete { ack.stands() } else { applied };
     if stands { Reply::Stands } else { Reply::Lost }
 }
@@ -320,7 +322,7 @@ fn mutate(config: &Config, found: Option<&Record>, item: &mut Write, now: Timest
     }
 }
 
-/// Keeps the books after a write that changed the row.
+/// Updates the counters after a write that changed the row.
 fn note(config: &Config, state: &mut State, message: &Message, before: Option<Row>) {
     let owner_write = matches!(message.op, Op::Complete | Op::Release | Op::Void);
     let retires = matches!(message.op, Op::Release | Op::Void);
@@ -356,7 +358,8 @@ fn grant(state: &mut State, fence: u8) {
     state.last_fence = state.last_fence.max(fence);
 }
 
-/// What an operator or a hook records about a lost attempt: by `owner`, or that it did not happen.
+/// Records the finding of an operator or a hook about a lost attempt: an outcome by `owner`, or
+/// that the effect did not happen.
 pub(crate) fn reconcile(state: &mut State, happened: Option<u8>) {
     let now = now(state);
     let mut slot = state.row.map(record).map(Box::new);
@@ -378,7 +381,7 @@ pub(crate) fn reconcile(state: &mut State, happened: Option<u8>) {
     state.outcomes += u8::from(happened.is_some());
 }
 
-/// Whether the store would prune this record.
+/// Returns `true` if the store would prune this record.
 pub(crate) fn is_expired(config: &Config, state: &State, row: Row) -> bool {
     seen(config, row, None).is_expired(now(state))
 }

@@ -1,9 +1,10 @@
-//! A hot store before a durable one, searched over all its states.
+//! A hot store in front of a durable one, searched over all its states.
 //!
-//! The durable store is what the other model searches, so a question to it is one step here. What is in doubt here is the
-//! hot store: its answers are old by the time they are used; it forgets, comes back with an older state or does not answer;
-//! what is planted in it is on its way for a while. Whether it is believed, what a claim and an operator's change
-//! come to and which of two memories stays is the production code: `decide`, `slot`, `verbs`, `Rank`.
+//! The other model searches the durable store, so a question to it is one step here. The uncertain
+//! part here is the hot store: its answers are outdated by the time they are used; it forgets,
+//! comes back with an older state or does not answer; a planted entry is in flight for a while. The
+//! decision whether to believe it, the results of a claim and of an operator's change, and the
+//! choice between two memories are the production code: `decide`, `slot`, `verbs`, `Rank`.
 
 mod checks;
 
@@ -24,20 +25,20 @@ use super::store::{
 const REQUESTS: usize = 4;
 const LIVES: usize = 3;
 
-/// How much may happen.
+/// The limits of the events.
 #[derive(Debug, Clone, Copy)]
 struct Tier {
     requests: usize,
     takeover: bool,
     crashes: u8,
     expiries: u8,
-    /// How often the hot store loses what it remembers of the key.
+    /// The number of times that the hot store loses its entry of the key.
     losses: u8,
-    /// How often it comes back as it was before its last change.
+    /// The number of times that it comes back in the state before its last change.
     relapses: u8,
-    /// How often an operator forgets the key.
+    /// The number of times that an operator forgets the key.
     forgets: u8,
-    /// How often the retention is over.
+    /// The number of times that the retention is over.
     purges: u8,
     mutant: Option<Mutant>,
 }
@@ -45,9 +46,9 @@ struct Tier {
 /// Small deviations, each of which breaks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutant {
-    /// A key of which the hot store knows nothing is granted by it.
+    /// The hot store grants a key of which it has no entry.
     HotGrants,
-    /// The hot store remembers who runs, and is believed.
+    /// The hot store remembers running attempts, and is believed.
     HotRunningBelieved,
     /// An outcome goes to the hot store first.
     HotWrittenFirst,
@@ -55,17 +56,18 @@ enum Mutant {
     BuriedWithoutTrace,
     /// An operator's change goes to the hot store first.
     BuriedFirst,
-    /// An operator who asks again for what was forgotten, while somebody uses the key, reaches the hot store no more.
+    /// A repeated forget of an operator, after the key was used again, does not reach the hot
+    /// store.
     MovedIsLeftAlone,
-    /// What is planted may get there however late.
+    /// A planted entry may arrive at any time.
     PlantedAnyTime,
-    /// What is planted stays, whatever was there.
+    /// A planted entry replaces any existing one.
     RankIgnored,
     /// The hot store remembers for longer than the durable one.
     HotOutlivesDurable,
 }
 
-/// What the hot store has of the key. The life is for the books only.
+/// The entry of the hot store. The life only serves the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Memory {
     fence: u8,
@@ -75,7 +77,7 @@ struct Memory {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum What {
-    /// Only a mutant believes in it.
+    /// Only a mutant believes this.
     Running,
     Done(u8),
     Forgotten,
@@ -92,14 +94,14 @@ struct State {
     durable: Option<Row>,
     hot: Option<Memory>,
     hot_before: Option<Option<Memory>>,
-    /// On their way to the hot store, sorted.
+    /// The entries in flight to the hot store, sorted.
     planting: Vec<Memory>,
     requests: [At; REQUESTS],
     operator: Operator,
     last_fence: u8,
-    /// Which life of the key this is: another begins when it is forgotten or purged.
+    /// The life of the key: another begins when it is forgotten or purged.
     life: u8,
-    /// The oldest life of which somebody who asks now may still hear.
+    /// The oldest life that a new request may still see.
     known_life: u8,
     recorded: [u8; LIVES],
     runs: [u8; LIVES],
@@ -113,11 +115,11 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum At {
     Idle,
-    /// The hot store has said this, when lives from this one on could be known.
+    /// The answer of the hot store, from a time when lives from this one on could be known.
     Recalled(Option<Memory>, u8),
     Granted(u8),
     Ran(u8),
-    /// Of a mutant: the outcome has gone to the hot store and is to be recorded.
+    /// Only in a mutant: the outcome has gone to the hot store and is still to be recorded.
     Planted(u8),
     Over,
     Crashed,
@@ -126,17 +128,18 @@ enum At {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Operator {
     Idle,
-    /// The durable store has forgotten the key, whose outcome had this fence, and which began this life.
+    /// The durable store has forgotten the key, whose outcome had this fence, and which began this
+    /// life.
     Forgotten {
         seen: u8,
         life: u8,
     },
-    /// The hot store did not hear of it.
+    /// The hot store was not reached.
     Failed {
         seen: u8,
         life: u8,
     },
-    /// Of a mutant: the hot store has, and the durable one is to.
+    /// Only in a mutant: the hot store has forgotten the key, and the durable one is still to.
     Buried,
     Over,
 }
@@ -144,9 +147,9 @@ enum Operator {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Action {
     Recall(usize),
-    /// The hot store is asked in vain, or not at all.
+    /// The hot store does not answer, or is not asked.
     RecallInVain(usize),
-    /// Acts upon what the hot store has said.
+    /// The request acts on the answer of the hot store.
     Believe(usize),
     Run(usize),
     Complete(usize),
@@ -158,9 +161,9 @@ enum Action {
     Bury,
     /// The hot store does not answer the operator.
     BuryInVain,
-    /// The operator asks for the same again.
+    /// The operator repeats the request.
     BuryAgain,
-    /// The hot store does not remember any more that the key was forgotten.
+    /// The hot store no longer remembers that the key was forgotten.
     TraceFades,
     Lose,
     Relapse,
@@ -204,7 +207,7 @@ impl Tier {
     }
 
     fn recall(&self, state: &State) -> At {
-        // Without a trace of the forgotten there is nothing.
+        // Without the mark of a forgotten key, the entry is absent.
         let hot = state.hot.filter(|memory| memory.what != What::Forgotten);
         At::Recalled(hot, state.known_life)
     }
@@ -236,7 +239,7 @@ impl Tier {
         };
     }
 
-    /// What the durable store decides, and what becomes of it.
+    /// The decision of the durable store, and its effect.
     fn decided(&self, state: &mut State, i: usize) -> At {
         match self.claim(state, i) {
             Claim::Granted(lease) => {
@@ -264,7 +267,7 @@ impl Tier {
         let item = Write { key: KEY.clone(), token: token(by), action };
         let written = slot::write(&mut slot, &item, now);
         if self.is(Mutant::HotGrants) && slot.is_none() {
-            // What the hot store has granted is recorded by whoever comes first.
+            // The grant of the hot store is recorded by the first writer.
             state.keep(Some(Row {
                 token: by,
                 fence,
@@ -306,7 +309,7 @@ impl Tier {
         let replaced = slot::replace(&mut slot, &item, now);
         assert!(matches!(replaced, Replaced::Applied { .. }), "nothing came between");
         state.keep(slot.as_deref().map(|record| row(record, now)));
-        // Its retention is over, so it counts as absent.
+        // The retention of the record is over, so it counts as absent.
         state.durable = None;
         state.life += 1;
     }
@@ -356,14 +359,14 @@ impl Tier {
     fn hot_actions(&self, state: &State, actions: &mut Vec<Action>) {
         let is_trace = state.hot.is_some_and(|memory| memory.what == What::Forgotten);
         if let Some(trace) = state.hot.filter(|_| is_trace) {
-            // It is remembered for longer than anything older can be on its way.
+            // The mark is remembered for longer than any older entry can be in flight.
             let older = state.planting.iter().any(|memory| memory.rank() <= trace.rank());
             if !older || self.is(Mutant::PlantedAnyTime) {
                 actions.push(Action::TraceFades);
             }
         } else if state.hot.is_some() && state.losses < self.losses {
-            // While something is on its way that was forgotten, a loss could let it in; that is documented, and not
-            // promised.
+            // While a forgotten entry is in flight, a loss could restore it; that is documented,
+            // and not promised.
             if state.planting.iter().all(|memory| memory.life >= state.known_life) {
                 actions.push(Action::Lose);
             }
@@ -371,7 +374,7 @@ impl Tier {
         if state.hot_before.is_some() && state.relapses < self.relapses {
             actions.push(Action::Relapse);
         }
-        // Its time in the hot store is over before, and it is not planted any more.
+        // The entry has expired in the hot store by then, and is no longer planted.
         let of_this_life = |memory: &Memory| memory.life == state.life;
         let remembered = state.hot.iter().chain(&state.planting).any(of_this_life);
         let is_done = state.durable.is_some_and(|row| row.stage == Stage::Done);
@@ -402,13 +405,13 @@ impl State {
         self.planting.sort();
     }
 
-    /// The operator hears that the key was forgotten when this life began.
+    /// The operator learns that the key was forgotten when this life began.
     fn heard(&mut self, life: u8) {
         self.known_life = self.known_life.max(life);
         self.operator = Operator::Over;
     }
 
-    /// Somebody who asked when lives from this one on could be known is told an outcome of a life.
+    /// A request from a time when lives from this one on could be known gets an outcome of a life.
     fn tell(&mut self, by: u8, life: u8, since: u8) {
         if self.recorded[usize::from(life)] != by {
             self.broken = Some("client was told an outcome that is not recorded");
@@ -511,7 +514,7 @@ impl Model for Tier {
             }
             Action::Bury => {
                 if let Operator::Forgotten { life, .. } = last.operator {
-                    // The clock is further by now than any fence so far.
+                    // The clock is ahead of every fence so far.
                     self.bury(&mut state, last.last_fence);
                     state.heard(life);
                 } else {
@@ -529,7 +532,7 @@ impl Model for Tier {
                 let fence = match last.durable {
                     // The key is missing.
                     None => last.last_fence,
-                    // Somebody has used the key since.
+                    // The key was used since.
                     Some(_) if self.is(Mutant::MovedIsLeftAlone) => 0,
                     Some(_) => seen,
                 };

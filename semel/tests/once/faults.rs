@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{Counter, LEASE, engine, intent, key, loses_its_lease, phase, record, take_over, with_lease};
 
-/// Long enough for every background task, and longer than any lease here.
+/// A time longer than every background task and every lease here.
 const LONG: Duration = Duration::from_secs(60);
 
 fn heal_in_a_second(gate: &Gate) -> JoinHandle<()> {
@@ -80,7 +80,7 @@ async fn a_void_gets_through_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_an_outcome_before_it_is_recorded() {
+async fn no_caller_gets_an_outcome_before_it_is_recorded() {
     for fault in [Fault::Unavailable, Fault::Lost, Fault::Silence] {
         let (gate, once) = engine();
         gate.disturb("complete", fault);
@@ -179,7 +179,8 @@ async fn a_store_that_is_out_is_not_asked_more_often_for_more_refused_requests()
     assert!(voids <= 60, "{voids} voids in a minute for 1,000 requests");
 }
 
-/// A key whose outcome is known was running for up to a minute after the store had come back.
+/// Regression: a key with a known outcome was running for up to a minute after the store had
+/// recovered.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_is_recorded_within_two_seconds_of_the_stores_return() {
     let (gate, once) = engine();
@@ -245,7 +246,8 @@ async fn an_attempt_whose_record_is_gone_is_not_told_its_own_outcome() {
     assert!(matches!(lost, Err(RunError::Superseded)), "{lost:?}");
 }
 
-/// A copy that outlived the record of its claim found nothing, and began anew: a key that ran for nobody.
+/// Regression: a copy that outlived the record of its claim found nothing, and claimed the key
+/// again without an attempt.
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_a_claim_is_refused_before_the_record_that_it_made_expires() {
     let (gate, once) = engine();
@@ -259,7 +261,7 @@ async fn a_copy_of_a_claim_is_refused_before_the_record_that_it_made_expires() {
     assert_eq!(phase(&gate).await, None);
 }
 
-/// An operator may forget an outcome while a copy of its claim is still on its way.
+/// An operator may forget an outcome while a copy of its claim is still in flight.
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_a_claim_that_has_run_is_voided() {
     let (gate, once) = engine();

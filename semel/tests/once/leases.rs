@@ -1,4 +1,4 @@
-//! Keeping a lease, and hearing of its loss.
+//! Leases: renewal, and the notice of a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ fn over(gate: &Gate, policy: Policy) -> Once {
 
 #[tokio::test(start_paused = true)]
 async fn one_lost_renewal_does_not_cost_the_lease() {
-    // With 50 ms of latency, and a waiter in another process that would take over at once.
+    // The store has a latency of 50 ms, and a waiter in another process would take over at once.
     let gate = Gate::new();
     gate.disturb_calls("renew", 1..=1, Fault::Hang);
     gate.disturb("renew", Fault::Slow(Duration::from_millis(50)));
@@ -98,8 +98,8 @@ async fn the_alarm_comes_when_the_lease_is_over_and_not_later() {
 
 #[tokio::test(start_paused = true)]
 async fn work_does_not_start_under_a_lease_that_was_lost_on_the_way() {
-    // The claim is granted, but its answer takes longer than the lease. Meanwhile another process is told, and it is
-    // true, that nothing happened.
+    // The claim is granted, but its answer takes longer than the lease. In that time another
+    // process learns, correctly, that nothing happened.
     let did_not_happen = |_, _, _| async { Reconciled::DidNotHappen };
     let short = || Policy::hold().with_lease(secs(3)).unwrap();
     let gate = Gate::new();
@@ -141,7 +141,8 @@ async fn work_does_not_start_under_a_lease_that_was_lost_while_it_was_confirmed(
     assert_eq!(counter.count(), 1);
 }
 
-/// What a hook has found out is true of an attempt that has not started. That attempt starts, is lost, and is held again.
+/// The finding of a hook is true of an attempt that has not started. That attempt starts, is lost,
+/// and is held again.
 #[tokio::test(start_paused = true)]
 async fn hook_is_asked_again_about_an_attempt_that_ran_meanwhile() {
     let gate = Gate::new();
@@ -242,7 +243,7 @@ async fn a_hook_is_not_asked_about_an_attempt_that_lives_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_ends_for_everyone_who_asks() {
+async fn drain_ends_for_every_caller() {
     let once = Once::new(MemoryStore::new());
     let counter = Counter::default();
     for number in 0..20 {

@@ -26,7 +26,7 @@ fn secs(number: u64) -> Duration {
     Duration::from_secs(number)
 }
 
-/// Work that goes on until it is let go, and how much of it runs at a time.
+/// Work that continues until released, and the number of concurrent runs.
 #[derive(Clone)]
 struct Load {
     go: Arc<Semaphore>,
@@ -52,7 +52,7 @@ impl Load {
         }
     }
 
-    /// Starts this much, each with a caller that goes away at once.
+    /// Starts this many runs, each with a caller that leaves at once.
     async fn abandoned(&self, once: &Once, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let (key, intent) = (numbered(number), intent());
@@ -181,7 +181,8 @@ async fn attempts_that_settle_in_the_background_leave_room_up_to_a_limit() {
         assert!(matches!(pending, Err(RunError::OutcomePending(_))), "{pending:?}");
     }
     assert_eq!(once.store_health().failed_ends, 3);
-    // Until as many of them settle in the background as may run: each keeps its outcome in memory.
+    // This holds until as many attempts settle in the background as may run: each keeps its outcome
+    // in memory.
     assert!(matches!(run(3).await, Err(RunError::TooManyAttempts)));
     gate.heal();
     while once.store_health().failed_ends > 0 {
@@ -265,7 +266,7 @@ async fn a_held_key_counts_once_until_it_is_settled() {
     once.run(&of("ann", 2), &intent(), held).await.unwrap_err();
     let refused = once.run(&of("ann", 3), &intent(), counter.quick()).await;
     assert!(matches!(refused, Err(RunError::QuotaExceeded { .. })), "{refused:?}");
-    // With the quota used up, not even a held key runs; with an hour passed, it does, and is settled then.
+    // With the quota used up, not even a held key runs; after an hour it does, and is settled then.
     sleep(secs(61 * 60)).await;
     assert!(once.run(&of("ann", 0), &intent(), counter.quick()).await.is_ok());
     assert!(once.run(&of("ann", 3), &intent(), counter.quick()).await.is_ok());
@@ -322,7 +323,7 @@ async fn replays_refusals_and_attempts_after_a_release_cost_nothing_of_the_new_k
     for _ in 0..5 {
         assert!(once.run(&of("ann", 1), &intent(), counter.quick()).await.is_ok());
     }
-    // With none left, a key that is there may still run.
+    // With no new keys left, an existing key may still run.
     assert!(once.run(&of("ann", 0), &intent(), counter.quick()).await.is_ok());
     let refused = once.run(&of("ann", 2), &intent(), counter.quick()).await;
     assert!(matches!(refused, Err(RunError::QuotaExceeded { .. })), "{refused:?}");
@@ -345,7 +346,8 @@ async fn under_a_ceiling_only_new_keys_are_refused() {
     assert!(matches!(refused, Err(RunError::StoreFull)), "{refused:?}");
     assert_eq!(gate.store.size().records, records);
     assert!(once.run(&numbered(0), &intent(), counter.quick()).await.unwrap().replayed);
-    // A lost key is taken over: it has its record already. What runs is renewed and completes.
+    // A lost key is taken over, because it already has a record. A running attempt is renewed and
+    // completes.
     assert!(!once.run(&numbered(1), &intent(), counter.quick()).await.unwrap().replayed);
     sleep(LEASE * 2).await;
     load.let_go();

@@ -1,4 +1,10 @@
-//! The engine: what it runs, what it records, and what it tells.
+//! The engine: the runs, their records, and the answers.
+//!
+//! - `runs`: the start of work, and the recording of its outcome.
+//! - `leases`, `waits`: renewals, and waiting for a running attempt.
+//! - `limits`: the limits in front of a claim.
+//! - `faults`, `voids`: stores that do not answer.
+//! - `runtimes`: runtimes that end.
 
 mod faults;
 mod leases;
@@ -41,7 +47,7 @@ fn engine() -> (Gate, Once) {
 /// Work on its way.
 type Running = Pin<Box<dyn Future<Output = Result<u32, Failure>> + Send>>;
 
-/// Counts how often it runs.
+/// A counter of runs.
 #[derive(Clone, Default)]
 struct Counter(Arc<AtomicU32>);
 
@@ -84,7 +90,8 @@ async fn phase(gate: &Gate) -> Option<Phase> {
     record(gate).await.map(|record| record.phase(now))
 }
 
-/// Another process that takes the key over, at once if the lease is over. Should it be lost in turn, the next may run.
+/// Another process that takes the key over, at once if the lease is over. If it is lost in turn,
+/// the next attempt may run.
 async fn take_over(store: &MemoryStore) -> Lease {
     let found = store.find(&key()).await.expect("memory answers");
     let ask = Ask {
@@ -102,7 +109,7 @@ async fn take_over(store: &MemoryStore) -> Lease {
     }
 }
 
-/// Work that is done only after another process has taken over.
+/// Work that ends only after another process has taken over.
 fn loses_its_lease(gate: &Gate) -> impl FnOnce(Lease) -> Running + use<> {
     let store = gate.store.clone();
     move |_lease| {

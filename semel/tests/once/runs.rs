@@ -1,4 +1,4 @@
-//! What runs, and what is recorded of it.
+//! Runs: the start of work, and the recording of its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ async fn work_that_outlasts_its_lease_keeps_it_by_renewal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_does_not_stop_the_renewal() {
-    // Long enough for a renewal to be in time on a machine that is busy with something else.
+    // The lease is long enough for a renewal to be in time on a busy machine.
     let lease = Duration::from_secs(3);
     let policy = Policy::hold().with_lease(lease).unwrap();
     let once = Once::new(MemoryStore::new()).with_policy(policy);
@@ -186,7 +186,7 @@ async fn the_loser_of_a_takeover_is_never_told_its_own_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_owner_is_heard_if_nobody_took_over() {
+async fn a_late_owner_may_complete_without_a_takeover() {
     let (gate, once) = engine();
     let store = gate.store.clone();
     let late = move |_lease| async move {
@@ -210,7 +210,8 @@ async fn a_transactional_handler_records_its_outcome_itself() {
     assert_eq!(ran, Ran { value: "committed".to_owned(), replayed: false });
 }
 
-/// Without this, every retry would repeat the effect of a handler that forgets to record its outcome.
+/// Without this rule, every retry would repeat the effect of a handler that forgets to record its
+/// outcome.
 #[tokio::test(start_paused = true)]
 async fn success_without_a_completion_is_an_error_under_transactional_and_the_key_is_held() {
     let (gate, once) = engine();
@@ -243,7 +244,7 @@ async fn a_failure_releases_or_loses_its_key_under_transactional_as_under_retry(
 }
 
 #[tokio::test(start_paused = true)]
-async fn whether_a_completion_is_missing_is_found_out_when_the_store_is_back() {
+async fn a_missing_completion_is_found_when_the_store_is_back() {
     for completes in [true, false] {
         let (gate, once) = engine();
         let once = once.with_policy(with_lease(Policy::transactional()));
@@ -267,7 +268,7 @@ async fn whether_a_completion_is_missing_is_found_out_when_the_store_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_hook_found_out_is_recorded_under_transactional_too() {
+async fn the_finding_of_a_hook_is_recorded_under_transactional_too() {
     let (_, once) = engine();
     let once = once.with_policy(with_lease(Policy::transactional()));
     let counter = Counter::default();
@@ -342,7 +343,7 @@ async fn lost(once: &Once) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_hook_found_out_is_recorded() {
+async fn the_finding_of_a_hook_is_recorded() {
     let (gate, once) = engine();
     lost(&once).await;
     let hook = |asked, intent: Intent, held: Held| async move {
@@ -360,7 +361,7 @@ async fn what_a_hook_found_out_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_did_not_happen_runs() {
+async fn an_effect_that_did_not_happen_runs() {
     let (_, once) = engine();
     lost(&once).await;
     let once = once.with_reconcile(|_, _, _| async { Reconciled::DidNotHappen });
@@ -389,11 +390,11 @@ async fn a_hook_that_does_not_know_panics_or_hangs_leaves_the_key_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_hook_says_of_one_attempt_does_not_count_for_the_next() {
+async fn the_finding_about_one_attempt_does_not_count_for_the_next() {
     let (gate, once) = engine();
     lost(&once).await;
     let store = gate.store.clone();
-    // While the hook looks into the first attempt, another process takes over and is lost, too.
+    // While the hook examines the first attempt, another process takes over and is lost, too.
     let hook = move |_, _, held: Held| {
         let store = store.clone();
         async move {

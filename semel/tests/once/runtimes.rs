@@ -24,7 +24,7 @@ fn a_lease_is_renewed_in_its_own_runtime_whatever_became_of_others() {
     let (gate, once) = shared();
     let key = |name: &str| Key::new("tests", name).unwrap();
     let (idle, dropped, counter) = (alone(), alone(), Counter::default());
-    // One runtime is not driven any more, another is gone.
+    // One runtime is no longer driven, another is gone.
     idle.block_on(once.run(&key("idle"), &intent(), counter.quick())).unwrap();
     dropped.block_on(once.run(&key("dropped"), &intent(), counter.quick())).unwrap();
     drop(dropped);

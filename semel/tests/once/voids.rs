@@ -1,4 +1,4 @@
-//! Claims that were not answered, by the thousand.
+//! Unanswered claims, in their thousands.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn numbered(number: usize) -> Key {
     Key::new("tests", &format!("key-{number}")).unwrap()
 }
 
-/// Requests under many keys, one after the other, none of which gets through.
+/// Sends requests under many keys, one after the other, none of which gets through.
 async fn refused(once: &Once, count: usize) {
     for number in 0..count {
         let refused = once.run(&numbered(number), &intent(), Counter::default().quick()).await;
@@ -33,7 +33,8 @@ fn impatient() -> (Gate, Once) {
     (gate, once.with_policy(with_lease(Policy::hold()).with_patience(Duration::ZERO).unwrap()))
 }
 
-/// Each had a task of its own: a server that was stopped made 490 in a second, 1.6 GB in an hour.
+/// Regression: each had a task of its own: a server that was stopped made 490 in a second, 1.6 GB
+/// in an hour.
 #[tokio::test(start_paused = true)]
 async fn unanswered_claims_are_bounded_and_have_one_task() {
     let (gate, once) = impatient();
@@ -68,7 +69,8 @@ async fn drain_gives_up_a_full_book_in_time() {
     assert!(began.elapsed() < secs(20), "{:?}", began.elapsed());
 }
 
-/// A void that came too early by the store's clock, which was set back, kept the shutdown for an hour.
+/// Regression: a void that came too early by the store's clock, which was set back, kept the
+/// shutdown waiting for an hour.
 #[tokio::test(start_paused = true)]
 async fn drain_does_not_wait_for_a_clock_that_was_set_back() {
     let (gate, once) = engine();
@@ -108,7 +110,7 @@ fn a_book_whose_runtime_stands_still_is_worked_on_by_another() {
     let (first, second) = (runtime(), runtime());
     gate.disturb("claim", Fault::AnswerLost);
     first.block_on(refused(&once, 1));
-    // Nobody drives it any more; it is not dropped either.
+    // The runtime is no longer driven; it is not dropped either.
     second.block_on(async {
         sleep(secs(30)).await;
         let refused = once.run(&key(), &intent(), Counter::default().quick()).await;

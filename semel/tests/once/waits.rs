@@ -1,4 +1,4 @@
-//! Many at once, and waiting for the one that runs.
+//! Concurrent requests, and waiting for the running attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn waiting(policy: Policy, wait: Duration) -> Policy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_at_once_one_runs_and_the_others_are_refused() {
+async fn of_many_concurrent_requests_one_runs_and_the_rest_are_refused() {
     let (_, once) = engine();
     let others_are_refused = Arc::new(Notify::new());
     let mut runs = JoinSet::new();
@@ -40,7 +40,7 @@ async fn of_many_at_once_one_runs_and_the_others_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_at_once_one_runs_and_the_others_wait_for_it() {
+async fn of_many_concurrent_requests_one_runs_and_the_rest_wait_for_it() {
     let (gate, once) = engine();
     let once = once.with_policy(waiting(Policy::hold(), Duration::from_secs(10)));
     let counter = Counter::default();
@@ -253,7 +253,8 @@ async fn waiters_leave_the_asking_to_one_task() {
     assert!(gate.calls("claim") <= 1_000, "{} claims of 500 callers", gate.calls("claim"));
 }
 
-/// Its renewals do not get through, so that its lease is over; but it lives, and that is worth waiting for.
+/// The renewals do not get through, so that the lease is over; but the attempt lives, and is worth
+/// waiting for.
 #[tokio::test(start_paused = true)]
 async fn waiters_of_an_attempt_without_a_lease_leave_the_asking_to_one() {
     let (gate, once) = engine();
@@ -267,11 +268,12 @@ async fn waiters_of_an_attempt_without_a_lease_leave_the_asking_to_one() {
     for answer in join_all(runs).await {
         assert_eq!(answer.unwrap().unwrap().value, 1);
     }
-    // One each to begin with and in the end, and some that looked for all.
+    // Each caller claims once at the beginning and once at the end, and a few claim on behalf of
+    // all.
     assert!(gate.calls("claim") <= MANY * 2 + 100, "{} claims of {MANY} callers", gate.calls("claim"));
 }
 
-/// The first that is refused tells the others, who do not wait for their turns.
+/// The first waiter that is refused tells the rest, which do not wait for their turns.
 #[tokio::test(start_paused = true)]
 async fn all_waiters_hear_at_once_that_a_key_is_held() {
     let (gate, once) = engine();

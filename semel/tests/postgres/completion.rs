@@ -24,7 +24,7 @@ async fn completed(client: &Client, lease: &Lease, body: &str) -> String {
     row.unwrap().get(0)
 }
 
-/// What the rule answers to whoever completes the record as it is.
+/// The answer of the rule to a completion of the record as it is.
 fn ruled(found: Option<Record>, lease: &Lease, body: &'static str, now: semel::Timestamp) -> String {
     let write = Write::by(lease, |fence| Action::Complete { fence, outcome: outcome(body) });
     let mut slot = found.clone().map(Box::new);
@@ -74,7 +74,7 @@ async fn try_complete_answers_as_the_rule_does() {
             with(mine.token(), Fence::new(mine.fence().get() + 1)),
             with(mine.token(), Fence::new(0)),
             with(Token::random(), Fence::new(0)),
-            // Last, as it may be applied.
+            // This lease is the last, because it may be applied.
             mine.clone(),
         ];
         for lease in whom {
@@ -92,7 +92,7 @@ async fn try_complete_answers_as_the_rule_does() {
 }
 
 #[tokio::test]
-async fn what_counts_as_the_same_outcome_is_what_counts_in_the_rule() {
+async fn sql_compares_outcomes_as_the_rule_does() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     let lease = granted(&store, &ask(&store, "same").await).await;
@@ -146,7 +146,7 @@ async fn an_outcome_that_breaks_a_limit_is_refused_and_the_key_stays_running() {
         assert_eq!(refused.code().unwrap().code(), code, "{shown}");
         assert_eq!(store.find(lease.key()).await.unwrap().unwrap().outcome(), None, "{shown}");
     }
-    // At the limit itself, all of it is taken, and read again.
+    // A value of exactly the limit is accepted, and read back.
     let most = format!("[[\"a\", \"{}\"]]", "x".repeat(65_535));
     let statement =
         format!("select complete('tests', '', 'limits', '{token}', {fence}, 200, null, '{most}')");

@@ -1,4 +1,4 @@
-//! Rows that cannot be: the table refuses them, whoever writes.
+//! Impossible rows: the table refuses them from any writer.
 
 use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
@@ -48,7 +48,7 @@ const DONE: &[&str] = &[
 const RELEASED: &[&str] =
     &["status = 200", "headers = ''", "body = ''", "subtype = 'x'", "finished_at = now()"];
 
-/// What may be: one row of each kind at its limits.
+/// The possible rows: one of each kind at its limits.
 const POSSIBLE: &[(&str, &str)] = &[
     ("running", "note = 'why', note_at = now()"),
     ("running", "realm = repeat('x', 255), principal = '', operation = repeat('x', 255), resource = ''"),

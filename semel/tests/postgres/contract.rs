@@ -1,4 +1,4 @@
-//! The contract of every store, kept on Postgres.
+//! The contract of every store, on Postgres.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use testkit::stores::postgres::Place;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_keeps_every_promise() {
     let place = Place::shared();
-    // Two stores have connections of their own, like two processes. A slow machine must not end a lease within a
-    // step.
+    // Two stores have connections of their own, like two processes. A slow machine must not end a
+    // lease within a step.
     let subject = Subject::new(place.store().await)
         .with_peer(place.store().await)
         .with_lease(Duration::from_secs(3))

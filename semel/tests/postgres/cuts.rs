@@ -12,7 +12,7 @@ use testkit::until::until;
 
 const CUTS: [Cut; 4] = [Cut::BeforeRequest, Cut::BeforeAnswer, Cut::InAnswer, Cut::Unnoticed];
 
-/// A store behind a proxy, and another one that has a way of its own.
+/// A store behind a proxy, and another one with a direct connection.
 struct Cuttable {
     store: PostgresStore,
     other: PostgresStore,
@@ -32,7 +32,7 @@ impl Cuttable {
         Self { store, other, proxy, backends, place }
     }
 
-    /// Asks with every cut at every request that it takes; each time about something new.
+    /// Calls with every kind of cut at every request that it takes, each time with a new key.
     async fn with_each_cut<S, T>(
         &self,
         mut prepare: impl AsyncFnMut(String) -> S,
@@ -57,7 +57,7 @@ impl Cuttable {
         }
     }
 
-    /// The answer when there is a way again.
+    /// The answer once the connection works again.
     async fn settled<T>(&self, mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
         let mut answer = None;
         until("the store has found back", async || {
@@ -97,7 +97,7 @@ async fn claim_whose_connection_is_cut_is_granted() {
         async |ask, claim| {
             let lease = lease(claim);
             assert!(way.owns(&lease).await && lease.attempt() == 1);
-            // The same token is told the same.
+            // The same token gets the same answer.
             let again = granted(&way.other, &ask).await;
             assert_eq!(again.fence(), lease.fence());
         },
@@ -171,7 +171,7 @@ async fn nothing_is_said_of_what_went_out_while_there_is_no_way() {
         way.proxy.cut_for_good(cut, 0);
         let error = way.store.claim(&asked).await.expect_err("there is no way");
         assert!(error.is_unknown(), "{cut:?}: {error}");
-        // Nobody knows about this key. Of another one it is known that nothing went out.
+        // The result for this key is unknown. For another key it is known that nothing was sent.
         let error = way.store.claim(&ask(&way.other, "another").await).await.expect_err("there is no way");
         assert!(error.is_transient() && !error.is_unknown(), "{cut:?}: {error}");
         assert!(way.proxy.heal());
@@ -187,8 +187,8 @@ async fn nothing_is_said_of_what_went_out_while_there_is_no_way() {
     }
 }
 
-/// The record that stood in the way is removed, as after its retention. A copy of the claim that arrived now
-/// would be granted.
+/// The record that blocked the claim is removed, as after its retention. A copy of the claim that
+/// arrived now would be granted.
 #[tokio::test]
 async fn claim_that_was_answered_has_no_copy_on_its_way() {
     let way = Cuttable::start().await;
@@ -203,7 +203,8 @@ async fn claim_that_was_answered_has_no_copy_on_its_way() {
         let claim = way.store.claim(&asked).await.unwrap();
         assert!(way.proxy.heal());
         assert!(matches!(claim, Claim::Running { .. }) == is_there, "{claim:?}");
-        // One stays that is not used for claims; the process of the other must not outlive its connection.
+        // One connection stays that is not used for claims; the server process of the lost one must
+        // not outlive its connection.
         let now = way.backends.that("true").await;
         assert_eq!(before.iter().filter(|pid| now.contains(pid)).count(), 1, "{before:?} {now:?}");
         assert_eq!(client.execute("delete from records where key = $1", &[&name]).await.unwrap(), 1);
@@ -221,7 +222,7 @@ async fn caller_that_goes_away_cancels_nothing_and_costs_nothing() {
         claim = way.store.claim(&asked) => panic!("{claim:?}"),
         () = way.proxy.is_cut() => {}
     }
-    // More than there is room for: whoever does not wait for an answer does not take up room for long.
+    // These are more than the queue has room for: a dropped caller frees its place soon.
     for number in 0..5_000 {
         let asked =
             Ask { key: semel::Key::new("tests", &format!("gone-{number}")).unwrap(), ..asked.clone() };

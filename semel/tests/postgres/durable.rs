@@ -1,4 +1,4 @@
-//! Sessions that do not wait for the disk: an outcome is there after a crash all the same.
+//! Sessions that do not wait for the disk: an outcome survives a crash nevertheless.
 
 use semel::store::{Ack, Claim};
 use semel::{Lease, Outcome, PostgresStore, Store};
@@ -12,7 +12,7 @@ fn outcome() -> Outcome {
     Outcome::json("charged").unwrap()
 }
 
-/// By SQL alone.
+/// Completes by SQL alone.
 async fn complete(client: &Client, lease: &Lease) -> String {
     let question = r#"select try_complete('tests', '', $1, $2, $3, 200, '"charged"')"#;
     let fence = lease.fence().get() as i64;
@@ -20,7 +20,7 @@ async fn complete(client: &Client, lease: &Lease) -> String {
     row.unwrap().get(0)
 }
 
-/// A transaction in a session that waits for nothing, with an effect and the outcome.
+/// A transaction in a session that does not wait for the disk, with an effect and the outcome.
 async fn book(place: &Place, store: &PostgresStore, lease: &Lease, by_sql: bool) {
     let mut client = place.client().await;
     client.batch_execute("set synchronous_commit = off").await.unwrap();
@@ -40,7 +40,7 @@ async fn book(place: &Place, store: &PostgresStore, lease: &Lease, by_sql: bool)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outcome_of_a_session_that_does_not_wait_for_the_disk_survives_a_crash() {
-    // Nothing gets to the disk by itself for as long as this takes.
+    // The server writes nothing to the disk by itself during the test.
     let mut server = Servers::postgres(&["wal_writer_delay=10s"]).unwrap();
     let place = Place::on(server.url().to_owned());
     let store = place.store().await;

@@ -1,5 +1,5 @@
-//! What is known of a batch whose connection was lost, where the next connection leads to another server; and of one whose
-//! transaction could not be begun.
+//! The knowledge about a batch whose connection was lost, where the next connection leads to
+//! another server; and about one whose transaction could not be begun.
 
 use std::time::Duration;
 
@@ -24,13 +24,14 @@ async fn through_a_proxy(url: String) -> (Place, PostgresStore, Proxy) {
 }
 
 #[tokio::test]
-async fn what_a_standby_does_not_know_of_is_not_taken_for_gone() {
+async fn a_process_unknown_to_a_standby_is_not_taken_for_gone() {
     let mut servers = PostgresServers::new().unwrap();
     servers.start("one", &[]).unwrap();
     let (place, store, proxy) = through_a_proxy(servers.socket_url("one").unwrap()).await;
     servers.standby("two", "one", &[]).unwrap();
     let asked = ask(&store, "key").await;
-    // The request is held back. What could apply it is a process of the primary, which the standby does not know.
+    // The request is held back. The process that could apply it belongs to the primary, and the
+    // standby does not know it.
     proxy.cut(Cut::Unnoticed, 0);
     proxy.lead_to(&servers.socket_url("two").unwrap());
     let unknown = store.claim(&asked).await.expect_err("the standby cannot tell");
@@ -46,7 +47,8 @@ async fn what_a_standby_does_not_know_of_is_not_taken_for_gone() {
     })
     .await;
     let Some(Claim::Granted(lease)) = answer else { panic!("{answer:?}") };
-    // The process was ended before the claim was sent again, so that no copy of it arrives late.
+    // The process was terminated before the claim was sent again, so that no copy of it arrives
+    // late.
     let client = place.client().await;
     assert_eq!(client.execute("delete from records where key = 'key'", &[]).await.unwrap(), 1);
     proxy.deliver().await;
@@ -65,13 +67,13 @@ async fn another_database_system_says_nothing_about_a_lost_batch() {
     let unknown = store.claim(&asked).await.expect_err("the other system cannot tell");
     assert!(unknown.is_unknown() && unknown.to_string().contains("another database system"), "{unknown}");
     assert!(proxy.heal());
-    // From now on that one decides.
+    // From now on the other system decides.
     until("the store has found its way", async || store.claim(&asked).await.is_ok()).await;
     assert!(beyond.store().await.find(&asked.key).await.unwrap().is_some());
 }
 
-/// Without its `begin` each statement of a batch is committed by itself: the batch may have been applied, in whole or in
-/// part, so its connection is given up, and it is sent again.
+/// Without its `begin`, each statement of a batch is committed by itself: the batch may have been
+/// applied, in whole or in part, so its connection is given up, and it is sent again.
 #[tokio::test]
 async fn batch_that_could_not_begin_is_not_taken_for_not_applied() {
     let (named, backends) = Backends::on(&Place::shared().url).await;
@@ -79,7 +81,7 @@ async fn batch_that_could_not_begin_is_not_taken_for_not_applied() {
     let before = backends.of_committers().await;
     proxy.spoil_begins(true);
     let (first, second) = (ask(&store, "first").await, ask(&store, "second").await);
-    // A claim and a read are a transaction.
+    // A claim and a read form a transaction.
     let (claim, found) = tokio::join!(store.claim(&first), store.find(&second.key));
     let unknown = claim.expect_err("it may have been applied");
     assert!(unknown.is_unknown(), "{unknown}");

@@ -1,4 +1,4 @@
-//! A server that goes away under load, or has no room.
+//! A server that stops under load, or is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -33,7 +33,7 @@ impl Hung {
         let server = Servers::postgres(&[]).unwrap();
         let (place, backends) = Backends::on(server.url()).await;
         let options = place.options().with_timeout(patience).unwrap().with_connections(1).unwrap();
-        // Slow on a busy machine, unlike what the patience is for.
+        // This step is slow on a busy machine, and not a matter of the patience.
         place.options().connect().await.unwrap().migrate().await.unwrap();
         let store = options.connect().await.unwrap();
         until("a first claim is granted", async || store.claim(&ask(&store, "before").await).await.is_ok())
@@ -42,21 +42,21 @@ impl Hung {
         Self { store, place: Place { url: server.url().to_owned(), ..place }, backends, pid, _server: server }
     }
 
-    /// Stops the server process, and asks it all the same. What is still in its hands could be applied at any
-    /// time, so that nothing can be said but that it is unknown.
+    /// Stops the server process, and sends it a claim. The process could still apply the claim at
+    /// any time, so that the result has to be unknown.
     async fn ask_in_vain(&self, asked: &Ask) {
         signal("STOP", self.pid);
         let error = self.store.claim(asked).await.expect_err("the server process is stopped");
         assert!(error.is_unknown(), "{error}");
     }
 
-    /// Lets the server process go on: it finds the claim, and that it should end.
+    /// Resumes the server process, which finds the claim and the order to terminate.
     async fn go_on(&self) {
         signal("CONT", self.pid);
         self.backends.await_end(self.pid).await;
     }
 
-    /// The answer when the store has found its way back.
+    /// The answer once the store has recovered.
     async fn claim(&self, asked: &Ask) -> Claim {
         let mut answer = None;
         until("the store has found back", async || {
@@ -85,7 +85,7 @@ async fn claim_in_the_hands_of_a_hung_server_is_granted_once_it_is_settled() {
 }
 
 #[tokio::test]
-async fn claim_in_the_hands_of_a_hung_server_takes_nothing_from_who_came_meanwhile() {
+async fn claim_held_by_a_hung_server_takes_nothing_from_a_later_owner() {
     let hung = Hung::start().await;
     let asked = ask(&hung.store, "key").await;
     hung.ask_in_vain(&asked).await;
@@ -114,14 +114,15 @@ async fn claim_in_the_hands_of_a_hung_server_stays_voided() {
     granted(&other, &ask(&other, "key").await).await;
 }
 
-/// While the only connection hangs, a question that waits behind it is withdrawn before the engine would give up on it.
+/// While the only connection hangs, an operation that waits behind it is withdrawn before the
+/// engine would give up on it.
 #[tokio::test]
 async fn claim_that_was_never_sent_is_known_not_to_be_applied() {
     let hung = Hung::start_with(Duration::from_secs(60)).await;
     let (first, second) = (ask(&hung.store, "first").await, ask(&hung.store, "second").await);
     signal("STOP", hung.pid);
     let waiting = async {
-        // On a runtime of one thread, the first is under way after a few turns.
+        // On a runtime of one thread, the first operation is in flight after a few turns.
         for _ in 0..50 {
             yield_now().await;
         }
@@ -140,7 +141,7 @@ async fn claim_that_was_never_sent_is_known_not_to_be_applied() {
 async fn time_is_told_although_the_process_that_was_asked_for_it_hangs() {
     let server = Servers::postgres(&[]).unwrap();
     let (place, backends) = Backends::on(server.url()).await;
-    // It has only just connected, so it cannot know the time from something else that was answered.
+    // The store has only just connected, so it has no time from another answer.
     let store = place.options().with_timeout(PATIENCE).unwrap().connect().await.unwrap();
     let [pid] = backends.that("true").await[..] else { panic!("there is one connection") };
     signal("STOP", pid);
@@ -151,7 +152,8 @@ async fn time_is_told_although_the_process_that_was_asked_for_it_hangs() {
     signal("CONT", pid);
 }
 
-/// Whoever asks is refused and leaves an entry in a book at most, however many ask for however long.
+/// A caller is refused and leaves one entry in a book at most, whatever the number of callers and
+/// the duration.
 #[tokio::test]
 async fn hung_server_under_load_leaves_no_tasks_behind() {
     let hung = Hung::start().await;
@@ -170,7 +172,8 @@ async fn hung_server_under_load_leaves_no_tasks_behind() {
         assert!(refused.iter().all(|refused| matches!(refused, Err(RunError::Unavailable(_)))));
         most_tasks = most_tasks.max(Handle::current().metrics().num_alive_tasks());
     }
-    // Those of the store, of plain connections and of the engine: none for each caller.
+    // The tasks are those of the store, of plain connections and of the engine: none for each
+    // caller.
     assert!(most_tasks <= 50, "{most_tasks} tasks");
     hung.go_on().await;
     until("a new key runs", async || run(format!("{:?}", Instant::now())).await.is_ok()).await;

@@ -1,4 +1,4 @@
-//! Ids of rows: SQL computes the same as the store.
+//! The ids of rows: SQL computes the same as the store.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use semel::{Key, Scope, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
 
-/// With a time in front, and almost.
+/// Values with a time in front, and almost such values.
 const VALUES: &[&str] = &[
     "8e03978e-40d5-43dd-bc93-6894a57f9324",
     "01890a5d-ac96-774b-bcce-b302099a8057",
@@ -55,7 +55,7 @@ fn keys() -> Vec<Key> {
     {
         keys.push(Scope::new(realm).unwrap().with_principal(principal).unwrap().key(value).unwrap());
     }
-    // Every character in every place where one of a ULID is read.
+    // Every character is tried in every place where one of a ULID is read.
     let ulid = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     for place in [0, 1, 9, 10, 25] {
         for character in '!'..='~' {

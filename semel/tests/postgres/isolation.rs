@@ -15,7 +15,7 @@ type Anything = Box<dyn Error + Send + Sync>;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How the statements get into the transaction.
+/// The way in which the statements get into the transaction.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     TokioPostgres,
@@ -44,7 +44,7 @@ fn outcome() -> Outcome {
     Outcome::json("charged").unwrap()
 }
 
-/// A table for effects, a store, and a connection beside it.
+/// A table for effects, a store, and a separate connection.
 struct Shop {
     place: Place,
     store: PostgresStore,
@@ -69,8 +69,8 @@ impl Shop {
         self.client.query_one(count, &[&lease.key().value()]).await.unwrap().get(0)
     }
 
-    /// Leaves an effect, lets something happen, and records the outcome. Whether it locks the record first is the caller's
-    /// choice.
+    /// Leaves an effect, runs a step in between, and records the outcome. The caller chooses
+    /// whether it locks the record first.
     async fn book(
         &self,
         way: Way,
@@ -128,7 +128,7 @@ impl Shop {
     }
 }
 
-/// The code of what the database said, whatever it is wrapped in.
+/// The code of a database error, whatever it is wrapped in.
 fn code(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<tokio_postgres::Error>() {
         return error.code().map(|code| code.code().to_owned());
@@ -266,7 +266,8 @@ async fn a_lock_says_that_the_lease_is_lost_before_anything_is_done() {
 async fn serializable_transactions_of_different_keys_do_not_disturb_each_other() {
     let shop = Shop::open().await;
     let leases = [shop.granted("one").await, shop.granted("other").await];
-    // Of a table this small Postgres would rather read all of it, and so all of it would count as read.
+    // Postgres would rather read a table of this size whole, and all of it would then count as
+    // read.
     shop.client.batch_execute("vacuum analyze records").await.unwrap();
     let mut clients = [shop.place.client().await, shop.place.client().await];
     let [one, other] = &mut clients;

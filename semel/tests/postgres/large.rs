@@ -1,4 +1,4 @@
-//! Large outcomes: many at once take no more memory than a few.
+//! Large outcomes: many at once need no more memory than a few.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use testkit::stores::postgres::{Backends, Place};
 use tokio::time::timeout;
 
 const MEBIBYTE: usize = 1 << 20;
-/// What the answers of a batch have at most, with a little for everything but the bodies.
+/// The largest size of all answers of a batch, with a margin for everything but the bodies.
 const LARGEST_ANSWER: usize = 8 * MEBIBYTE + (64 << 10);
 
 fn outcome(number: usize, bytes: usize) -> Outcome {
@@ -20,7 +20,8 @@ fn outcome(number: usize, bytes: usize) -> Outcome {
     Outcome::new(201).unwrap().with_headers([("etag", "7")]).unwrap().with_body(body).unwrap()
 }
 
-/// A store with one connection, so that what is asked at once goes together; and what its server says, counted.
+/// A store with one connection, so that concurrent operations form a batch; and the counted answers
+/// of its server.
 struct Counted {
     store: PostgresStore,
     proxy: Proxy,
@@ -38,7 +39,7 @@ impl Counted {
         Self { store, proxy, now, _place: behind }
     }
 
-    /// So many keys that are done, with bodies of so many bytes.
+    /// Makes this many done keys, with bodies of this size.
     async fn complete(&self, keys: usize, bytes: usize) -> Vec<Lease> {
         let mut leases = Vec::new();
         for number in 0..keys {
@@ -46,7 +47,7 @@ impl Counted {
             self.store.complete(&lease, &outcome(number, bytes)).await.unwrap().applied().unwrap();
             leases.push(lease);
         }
-        // Most claims of late are repeats now, and nothing is in the way of counting.
+        // Most recent claims are repeats now, and nothing disturbs the counting.
         replayed(self.store.claim(&self.ask(0)).await);
         self.proxy.traffic();
         leases
@@ -56,7 +57,7 @@ impl Counted {
         ask_at(self.now, &format!("key-{number}"))
     }
 
-    /// Claims all these keys at once.
+    /// Claims all these keys concurrently.
     async fn replays(&self, keys: impl IntoIterator<Item = usize>) -> Vec<Outcome> {
         let asks: Vec<Ask> = keys.into_iter().map(|number| self.ask(number)).collect();
         join_all(asks.iter().map(|ask| self.store.claim(ask))).await.into_iter().map(replayed).collect()
@@ -79,7 +80,7 @@ async fn repeats_of_one_large_outcome_share_it() {
     let bodies: HashSet<_> = replays.iter().map(|replay| replay.body().unwrap().as_ptr()).collect();
     let headers: HashSet<_> =
         replays.iter().map(|replay| replay.headers().next().unwrap().1.as_ptr()).collect();
-    // 512 questions go together.
+    // 512 operations form one batch.
     assert_eq!((bodies.len(), headers.len()), (4, 4), "one copy for each batch");
     let (_, largest) = counted.proxy.traffic();
     assert!(largest < 2 * MEBIBYTE, "{largest}");
@@ -106,7 +107,8 @@ async fn large_outcomes_that_are_asked_for_at_once_come_in_batches_of_a_few_mebi
     }
     let (requests, largest) = counted.proxy.traffic();
     assert!(largest > 4 * MEBIBYTE && largest < LARGEST_ANSWER, "{largest}");
-    // What was left out is known from the first batch on, so that each of the others is one request.
+    // The left-out outcomes are known from the first batch on, so that each further batch is one
+    // request.
     assert!(requests <= 10, "{requests}");
 }
 
@@ -136,9 +138,10 @@ async fn small_outcomes_and_single_large_ones_take_one_request() {
     assert_eq!(counted.proxy.traffic().0, 1);
 }
 
-/// Whatever is asked about large outcomes at once gets its answer, although only some of them have room together.
+/// All concurrent operations about large outcomes are answered, although only some of the outcomes
+/// fit together.
 #[tokio::test]
-async fn owners_who_find_large_outcomes_are_answered_in_parts_too() {
+async fn owners_of_large_outcomes_are_answered_in_parts_too() {
     let counted = Counted::start().await;
     let leases = counted.complete(20, MEBIBYTE).await;
     let (store, other) = (&counted.store, Outcome::json("other").unwrap());
@@ -158,7 +161,7 @@ async fn owners_who_find_large_outcomes_are_answered_in_parts_too() {
     assert!(largest < 2 * LARGEST_ANSWER, "{largest}");
 }
 
-/// The answers of all of them together would take far longer than one may take.
+/// All answers together would take far longer than one answer may take.
 #[tokio::test(flavor = "multi_thread")]
 async fn hundreds_of_large_outcomes_are_all_answered() {
     const KEYS: usize = 256;
@@ -180,7 +183,8 @@ async fn hundreds_of_large_outcomes_are_all_answered() {
             loop {
                 match store.claim(&ask).await {
                     Ok(claim) => break assert_eq!(replayed(Ok(claim)), outcome(number, MEBIBYTE)),
-                    // On a busy machine it may have to ask once more; but no batch was too large to be answered.
+                    // On a busy machine a second try may be necessary; but no batch was too large
+                    // to be answered.
                     Err(error) => assert!(error.is_transient() && !error.is_unknown(), "{error}"),
                 }
             }

@@ -1,4 +1,4 @@
-//! Attempts that start late: their lease was over before the answer to their claim was looked at.
+//! Attempts that start late: their lease was over before they processed the answer to their claim.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn late(
     starts: &Starts,
     patience: Duration,
 ) -> Pin<Box<impl Future<Output = Result<Ran<u32>, RunError>> + use<>>> {
-    // The store knows its clock from then on, so that the claim is the first thing that is sent.
+    // The store knows its clock from then on, so that the claim is the first request.
     let _warm = granted(store, &ask(store, &Token::random().to_string()).await).await;
     let policy = Policy::hold().with_lease(LEASE).unwrap().with_patience(patience).unwrap();
     let once = Once::new(store.clone()).with_policy(policy);
@@ -58,8 +58,8 @@ async fn late(
     run
 }
 
-/// Both were started under `hold`: the renewal of the first met the row that the takeover had locked, and that was taken
-/// for a confirmation.
+/// Regression: both were started under `hold`: the renewal of the first met the row that the
+/// takeover had locked, and that was taken for a confirmation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lock_of_a_takeover_in_its_commit_confirms_nothing() {
     let primary = Primary::start().await;
@@ -67,7 +67,7 @@ async fn lock_of_a_takeover_in_its_commit_confirms_nothing() {
     let starts = Starts::default();
     let first = late(&store, &starts, Duration::from_millis(100)).await;
     primary.lose_standby().await;
-    // It is true: the first has not started.
+    // The finding is true: the first attempt has not started.
     let hook = |_, _, _| async { Reconciled::DidNotHappen };
     let taking_over = tokio::spawn(starts.clone().run(Once::new(other.clone()).with_reconcile(hook)));
     until("the takeover is in its commit", async || {

@@ -1,4 +1,4 @@
-//! What operators look at, while others go on.
+//! The views of operators, while other processes write.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ async fn a_count_that_took_long_is_kept_for_longer() {
     let lock = "begin; lock table records in access exclusive mode";
     let _first = granted(&store, &ask(&store, "first").await).await;
 
-    // Somebody has locked the table, so that the count takes a second at least.
+    // The table is locked, so that the count takes a second at least.
     user.batch_execute(lock).await.unwrap();
     let slow = async {
         let waits = "select from pg_locks where not granted and relation = to_regclass($1)";
@@ -92,6 +92,6 @@ async fn the_size_is_known_without_reading_the_table() {
     let empty = bytes().await;
     join_all((0..500).map(async |n| granted(&store, &ask(&store, &format!("key-{n}")).await).await)).await;
     assert!(bytes().await > empty);
-    // The server counts what its processes tell it now and then.
+    // The server counts the reports of its processes, which arrive now and then.
     until("the records are counted", async || store.size().await.unwrap().records >= Some(500)).await;
 }

@@ -1,4 +1,4 @@
-//! A row that a user's transaction has locked: nobody waits for it.
+//! A row that a user's transaction has locked: no other operation waits for it.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use testkit::until::LONG;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
-/// For what writes nothing, and so does not wait for the disk. Waiting for the lock would take a second at least.
+/// The limit for operations that write nothing, and so do not wait for the disk. Waiting for the
+/// lock would take a second at least.
 const AT_ONCE: Duration = Duration::from_millis(500);
 /// A busy machine may take longer than that by itself, but not every time.
 const TRIES: usize = 20;
@@ -20,7 +21,7 @@ fn outcome() -> Outcome {
     Outcome::json("charged").unwrap()
 }
 
-/// What is answered without waiting.
+/// The answer, which must come without waiting.
 async fn at_once<T>(mut ask: impl AsyncFnMut() -> T) -> T {
     for _ in 0..TRIES {
         if let Ok(answer) = timeout(AT_ONCE, ask()).await {
@@ -43,7 +44,7 @@ async fn locked(store: &PostgresStore, client: &mut Client, commit: impl AsyncFn
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_transaction_of_a_user() {
+async fn no_operation_waits_for_a_transaction_of_a_user() {
     let place = Place::shared();
     let (store, mut client) = (place.store().await, place.client().await);
     let other = place.store().await;
@@ -83,7 +84,7 @@ async fn other_keys_go_on_while_one_is_locked() {
     let place = Place::shared();
     let (store, mut client) = (place.store().await, place.client().await);
     locked(&store, &mut client, async |lease| {
-        // Questions about the locked key are in the same batches all the while.
+        // The same batches always contain operations about the locked key.
         let nagging = async {
             loop {
                 let _locked = store.complete(lease, &outcome()).await;
@@ -94,7 +95,8 @@ async fn other_keys_go_on_while_one_is_locked() {
             store.complete(&lease, &outcome()).await.unwrap()
         }));
         let acks = tokio::select! {
-            // These wait for the disk, and with the locked row in their batches they would fail in the end.
+            // These operations wait for the disk, and with the locked row in their batches they
+            // would fail in the end.
             acks = timeout(LONG, working) => acks.expect("they waited, too"),
             () = nagging => unreachable!("it never ends"),
         };

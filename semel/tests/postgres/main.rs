@@ -1,4 +1,4 @@
-//! The store on a real Postgres.
+//! The store on a real Postgres, a file for each property.
 
 mod contract;
 mod transactions;

@@ -1,5 +1,5 @@
-//! Keys that cannot be served, a damaged page or another's uncommitted insert, and the keys beside them in the same
-//! batches: those go on.
+//! Keys that cannot be served, because of a damaged page or an uncommitted insert, and the keys
+//! beside them in the same batches, which continue.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -16,17 +16,17 @@ use testkit::until::LONG;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// How many keys cannot be served, each with a caller that asks again and again.
+/// The number of keys that cannot be served, each with a caller that tries again and again.
 const VICTIMS: u32 = 6;
 const NEIGHBOURS: u32 = 64;
-/// For how long neighbours are counted, each time.
+/// The time for which neighbours are counted, in each turn.
 const COUNTED: Duration = Duration::from_millis(700);
 
 fn outcome() -> Outcome {
     Outcome::json("charged").unwrap()
 }
 
-/// What neighbours have done.
+/// The counts of the neighbours.
 #[derive(Default)]
 struct Count {
     done: AtomicU32,
@@ -34,7 +34,8 @@ struct Count {
     stop: AtomicBool,
 }
 
-/// How many new keys neighbours see through in a while, in which this many callers ask for victims. None fails.
+/// The number of new keys that neighbours complete in a while, during which this many callers ask
+/// for victims. None fails.
 async fn neighbours_beside(victims: u32, store: &PostgresStore) -> u32 {
     let count = Arc::new(Count::default());
     let mut tasks = JoinSet::new();
@@ -77,14 +78,15 @@ async fn claim_and_complete(store: &PostgresStore) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Neighbours keep a third of their rate at least, counted in turns, as other tests run beside this one.
+/// Checks that neighbours keep a third of their rate at least. The rates are measured in turns,
+/// because other tests run beside this one.
 async fn neighbours_go_on(store: &PostgresStore) {
     let (mut by_themselves, mut beside) = (0, 0);
     for turn in 1.. {
         by_themselves += neighbours_beside(0, store).await;
         beside += neighbours_beside(VICTIMS, store).await;
         println!("by themselves {by_themselves}, beside victims {beside}");
-        // A turn may be spoilt by what else the machine does, but not all of them.
+        // Other load on the machine may spoil a turn, but not all of them.
         if turn >= 4 && beside * 3 >= by_themselves {
             return;
         }
@@ -104,7 +106,8 @@ impl Server {
         servers.start("one", &["shared_buffers=16MB"]).unwrap();
         let place = Place::on(servers.url("one").unwrap());
         let store = place.store().await;
-        // Nothing is updated, so that no room becomes free on the first page, and Postgres puts no other record there.
+        // Rows are never updated, so that the first page gets no free space, and Postgres puts no
+        // other record there.
         for number in 0..VICTIMS {
             granted(&store, &ask(&store, &format!("victim-{number}")).await).await;
         }
@@ -115,7 +118,7 @@ impl Server {
         Self { servers, place }
     }
 
-    /// Spoils the header of the first page, behind the back of the server.
+    /// Damages the header of the first page behind the back of the server.
     async fn damage(&mut self) {
         let client = self.place.client().await;
         let question = "select pg_relation_filepath('records'), max(ctid) < '(1,0)' from records where key like 'victim-%'";
@@ -149,8 +152,8 @@ async fn damaged_page_is_an_error_of_its_keys_and_no_others() {
     neighbours_go_on(&store).await;
 }
 
-/// A claim of a record on a page that is known to be visible to all looks at the index alone: that there is a record shows,
-/// and only after the commit it shows that nobody can read it.
+/// A claim of a record on an all-visible page reads the index alone: that shows the record, and
+/// only after the commit it appears that the record cannot be read.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_page_that_is_found_after_the_commit_fails_no_neighbour() {
     let mut server = Server::start().await;
@@ -161,7 +164,7 @@ async fn damaged_page_that_is_found_after_the_commit_fails_no_neighbour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn uncommitted_insert_of_another_keeps_nobody_from_other_keys() {
+async fn uncommitted_insert_does_not_affect_other_keys() {
     let server = Server::start().await;
     let (store, other) = (server.place.store().await, server.place.client().await);
     let insert = "begin;

@@ -32,7 +32,7 @@ async fn json_bodies_are_shown_as_json_and_others_as_nothing() {
         assert_eq!(row.get::<_, Option<&str>>(1), json, "{key}");
         assert_eq!(row.get::<_, Option<i32>>(2), bytes, "{key}");
         assert_eq!(row.get::<_, i16>(3), 200, "{key}");
-        // Whatever Postgres makes of it, a replay is byte for byte.
+        // However Postgres shows it, a replay is byte for byte.
         assert_eq!(store.find(lease.key()).await.unwrap().unwrap().outcome(), Some(&outcome), "{key}");
     }
 }

@@ -1,4 +1,4 @@
-//! Queries that Postgres spreads over several processes.
+//! Queries that Postgres runs in several processes.
 
 use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
@@ -19,7 +19,7 @@ const COPIES: &str = r#"
         'body', convert_to(format('{"n": "%s"}', n), 'UTF8')
     )) as copy"#;
 
-/// Whatever can be done by several processes is.
+/// Settings that make Postgres use several processes wherever it can.
 const EAGER: &str = "
     set parallel_setup_cost = 0;
     set parallel_tuple_cost = 0;
@@ -28,7 +28,7 @@ const EAGER: &str = "
     set max_parallel_maintenance_workers = 2;
     alter table records set (parallel_workers = 2)";
 
-/// A session that does everything in parallel, and many records that have an outcome.
+/// A session that runs everything in parallel, and many records that have an outcome.
 async fn many() -> Client {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);

@@ -1,4 +1,4 @@
-//! Pruning beside everything else that goes on.
+//! Pruning beside concurrent load.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -54,7 +54,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
         let update = format!("update records set {change} where key = $1");
         assert_eq!(client.execute(&update, &[&name]).await.unwrap(), 1);
     }
-    // Enough for several sweeps: one looks at 256 pages.
+    // The rows are enough for several sweeps: one reads 256 pages.
     let copies = "
         insert into records
         select (jsonb_populate_record(record, jsonb_build_object(
@@ -73,7 +73,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
             let gone = store.prune(&Prune { limit: 700, ..Prune::default() }).await.unwrap();
             assert!(gone <= 700);
             removed += gone;
-            // Others may have been faster; when nothing is left, all hear of it.
+            // Another pruner may have been faster; when nothing is left, all pruners learn it.
             if gone == 0 {
                 return removed;
             }
@@ -85,7 +85,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
     assert!(left.iter().all(|name| !name.contains("expired")));
 }
 
-/// A grant by the store's clock: fences are made of it.
+/// A grant, by the fence, which contains the store's clock.
 struct Grant {
     fence: Fence,
     deadline: Timestamp,
@@ -109,7 +109,7 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
     for number in 0..24 {
         let (store, grants, enough) = (stores[number % 2].clone(), Arc::clone(&grants), enough.clone());
         tasks.spawn(async move {
-            // A record is over soon after its outcome is there, or its lease is over.
+            // A record expires soon after its outcome is recorded, or its lease is over.
             let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
             for turn in number.. {
                 if enough() {
@@ -120,7 +120,7 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
                 let Ok(Claim::Granted(lease)) = store.claim(&ask).await else { continue };
                 let grant = Grant { fence: lease.fence(), deadline: lease.deadline() };
                 grants.lock().unwrap().entry(name).or_default().push(grant);
-                // Some complete, some are lost.
+                // Some attempts complete, some are lost.
                 if number % 3 > 0 {
                     let _ack = store.complete(&lease, &Outcome::json(&number).unwrap()).await;
                 }
@@ -132,7 +132,8 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
         tasks.spawn(async move {
             while !enough() {
                 store.prune(&Prune::default()).await.unwrap();
-                // A pruner that never rests takes the processor from the claims it is to race with.
+                // A pruner without pauses would take the processor from the claims that it races
+                // with.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
@@ -193,7 +194,7 @@ async fn partitions_are_pruned_each_by_itself() {
     client.batch_execute(split).await.unwrap();
     let mut kept = Vec::new();
     for number in 10..40 {
-        // In each partition there are both, at the same addresses.
+        // Each partition has both kinds, at the same addresses.
         expired(&store, &client, &format!("over-{number}")).await;
         kept.push(format!("kept-{number}"));
         let lease = granted(&store, &ask(&store, &kept[kept.len() - 1]).await).await;

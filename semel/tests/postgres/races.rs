@@ -4,7 +4,7 @@ use semel::PostgresStore;
 use testkit::contest;
 use testkit::stores::postgres::Place;
 
-/// As of two processes.
+/// Two stores, as in two processes.
 async fn two_stores() -> [PostgresStore; 2] {
     let place = Place::shared();
     [place.store().await, place.store().await]

@@ -1,10 +1,10 @@
-//! The rights that docs/postgres.md advises for the role of a service.
+//! The rights that docs/postgres.md recommends for the role of a service.
 
 use semel::store::Token;
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
 
-/// The statements of the page that grant them.
+/// The statements of the page that grant the rights.
 fn grants(place: &Place, role: &str) -> String {
     let page = include_str!("../../../docs/postgres.md");
     let grants: Vec<&str> = page.lines().filter(|line| line.starts_with("grant ")).collect();

@@ -1,4 +1,4 @@
-//! The schema: how it comes, goes, and is refused.
+//! The schema: its migration up and down, and its refusals.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn exists(client: &Client, place: &Place) -> bool {
     client.query_one(question, &[&place.quoted()]).await.unwrap().get(0)
 }
 
-/// A key can be run from beginning to end.
+/// Runs a key from beginning to end.
 async fn works(store: &PostgresStore) {
     let ask = ask(store, &Token::random().to_string()).await;
     let lease = granted(store, &ask).await;
@@ -33,7 +33,7 @@ async fn works(store: &PostgresStore) {
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
 }
 
-/// What each verb says that depends on the schema.
+/// The answers of the verbs that depend on the schema.
 async fn verbs(store: &PostgresStore) -> BTreeMap<&'static str, Result<(), StoreError>> {
     let ask = ask(store, "key").await;
     let (key, now) = (&ask.key, store.now().await.unwrap());
@@ -61,7 +61,7 @@ async fn verbs(store: &PostgresStore) -> BTreeMap<&'static str, Result<(), Store
     ])
 }
 
-/// Every verb is refused for good, with this advice.
+/// Checks that every verb is refused for good, with this advice.
 async fn all_refused(store: &PostgresStore, advice: &str) {
     for (verb, answer) in verbs(store).await {
         let refused = answer.expect_err(verb);
@@ -70,10 +70,10 @@ async fn all_refused(store: &PostgresStore, advice: &str) {
     }
 }
 
-/// How many migrations there are.
+/// The number of migrations.
 const ALL: u32 = 4;
 
-/// Writes into the book what a later version of semel would have.
+/// Enters a migration of a later version of semel.
 async fn newer(client: &Client, needs: i32) {
     let note = "insert into migrations (version, name, checksum, needs) values (99, 'later', $1, $2)";
     client.execute(note, &[&[7_u8; 32].as_slice(), &needs]).await.unwrap();
@@ -96,7 +96,7 @@ async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_table_of_somebody_else_keeps_the_schema() {
+async fn a_foreign_table_keeps_the_schema() {
     let (place, store, client) = bare().await;
     store.migrate().await.unwrap();
     client.batch_execute("create table theirs as select 7 as seven").await.unwrap();
@@ -110,7 +110,7 @@ async fn a_table_of_somebody_else_keeps_the_schema() {
 }
 
 #[tokio::test]
-async fn of_many_who_migrate_at_once_one_does() {
+async fn of_many_concurrent_migrations_one_is_applied() {
     let place = Place::shared();
     let stores = join_all((0..8).map(|_| place.options().connect())).await;
     let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;
@@ -199,7 +199,7 @@ async fn a_newer_schema_that_this_code_can_run_beside_is_used() {
     let fresh = place.options().connect().await.unwrap();
     assert_eq!(fresh.migrate().await.unwrap(), 0);
     works(&fresh).await;
-    // It does not know how to take back what it does not know.
+    // This version cannot revert a migration that it does not know.
     fresh.migrate_down(0).await.expect_err("version 99 is not known");
     works(&fresh).await;
 }

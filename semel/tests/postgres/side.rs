@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The processes that do not commit batches are stopped while they are idle, and whoever asks next finds out.
+/// The processes that do not commit batches are stopped while they are idle, and the next caller
+/// notices it.
 #[tokio::test]
 async fn listing_counting_and_pruning_go_on_over_another_connection_than_one_that_hangs() {
     let server = Servers::postgres(&[]).unwrap();
@@ -29,7 +30,7 @@ async fn listing_counting_and_pruning_go_on_over_another_connection_than_one_tha
     for what in ["list", "stats", "prune"] {
         let mut stopped = backends.that("true").await;
         stopped.retain(|pid| !committers.contains(pid));
-        // A connection that was given up may end just now.
+        // A connection that was given up may end at this moment.
         stopped.retain(|pid| try_signal("STOP", *pid));
         assert!(!stopped.is_empty());
         until(what, async || {

@@ -1,7 +1,7 @@
-//! A standby that does not answer: what it has not got is not acknowledged.
+//! A standby that does not answer: a write that it has not received is not acknowledged.
 //!
-//! A commit whose wait for the standby is cut short is answered as a success, with a warning. The record is then
-//! there for everyone to see, and lost if the standby takes over.
+//! A commit whose wait for the standby is cut short is reported as a success, with a warning. The
+//! record is then visible to all connections, and lost if the standby takes over.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use testkit::until::until;
 use tokio::time::sleep;
 use tokio_postgres::Client;
 
-/// How often the same is asked while the standby is away: enough for every connection to have its turn.
+/// The number of repeats while the standby is down: enough for every connection to have its turn.
 const TURNS: usize = 4;
 
 pub(crate) struct Primary {
@@ -32,16 +32,16 @@ impl Primary {
     }
 
     pub(crate) async fn store(&self) -> PostgresStore {
-        // Slow on a busy machine, unlike what the time-out is for.
+        // This step is slow on a busy machine, and not a matter of the timeout.
         self.place.store().await.close().await;
         self.place.options().with_timeout(Duration::from_secs(2)).unwrap().connect().await.unwrap()
     }
 
-    /// From now on commits wait for a standby that there is not.
+    /// Makes commits wait for a standby that does not exist.
     pub(crate) async fn lose_standby(&self) {
         self.client.batch_execute("alter system set synchronous_standby_names = 'nobody'").await.unwrap();
         self.client.batch_execute("select pg_reload_conf()").await.unwrap();
-        // It takes a moment until everybody has heard of it: until a commit waits that has something to write.
+        // It takes a moment until all processes have noticed it: until a commit with a write waits.
         let writer = self.place.client().await;
         let pid = pid(&writer).await;
         let waits = format!("pid = {pid} and wait_event = 'SyncRep'");
@@ -61,8 +61,8 @@ impl Primary {
         self.client.batch_execute("select pg_reload_conf()").await.unwrap();
     }
 
-    /// Waits until the connection that lost something is replaced, so that all of them are free to take what is
-    /// asked next.
+    /// Waits until the connection that lost something is replaced, so that all connections are free
+    /// for the next operations.
     async fn await_rest(&self) {
         until("the store has found back", async || {
             let of_late = self.backends.that("state <> 'idle' or state_change > now() - interval '100 ms'");
@@ -71,7 +71,7 @@ impl Primary {
         .await;
     }
 
-    /// What is answered while every wait for the standby is cut short.
+    /// The answer while every wait for the standby is cut short.
     async fn impatiently<T>(&self, answer: impl Future<Output = T>) -> T {
         let cancelling = async {
             loop {
@@ -86,7 +86,7 @@ impl Primary {
     }
 }
 
-/// The answer, when the store has found its way back.
+/// The answer once the store has recovered.
 async fn settled<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     loop {
         match ask().await {
@@ -130,7 +130,7 @@ async fn outcome_that_the_standby_may_not_have_is_not_acknowledged() {
         let error = answer.err().unwrap_or_else(|| panic!("answered in turn {turn}"));
         assert!(error.is_unknown(), "{error}");
         primary.await_rest().await;
-        // Nor is it replayed to others, who would take it for recorded.
+        // The outcome is not replayed to other callers either, which would take it for recorded.
         let answer = primary.impatiently(store.claim(&repeat)).await;
         assert!(answer.is_err(), "{answer:?}");
         primary.await_rest().await;
@@ -149,8 +149,7 @@ async fn nothing_is_answered_while_the_standby_does_not_answer() {
     let store = primary.store().await;
     let asked = ask(&store, "key").await;
     primary.lose_standby().await;
-    // Nobody cuts the wait short but the store, which ends it together with the connection when its patience is
-    // over.
+    // Only the store ends the wait, together with the connection, when its time limit is over.
     for _ in 0..2 {
         let error = store.claim(&asked).await.expect_err("there is no standby");
         assert!(error.is_unknown(), "{error}");

@@ -1,4 +1,4 @@
-//! Ways to a server over TCP: encrypted or not, with one host or several.
+//! Connections to a server over TCP: encrypted or not, with one host or several.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -12,7 +12,7 @@ use testkit::servers::Servers;
 use testkit::stores::whole;
 use tokio_postgres::{Client, NoTls};
 
-/// Those servers that root starts run as `nobody`.
+/// The account `nobody`, under which servers run that root starts.
 const NOBODY: u32 = 65534;
 
 /// A server with a port.
@@ -29,7 +29,7 @@ impl Server {
         Self { port, _server: Servers::postgres(&settings).unwrap() }
     }
 
-    /// Whether the connection with these options is encrypted, or why there is none.
+    /// Returns `true` if the connection with these options is encrypted, or the error.
     async fn is_encrypted(&self, host: &str, options: &str) -> Result<bool, StoreError> {
         let name = format!("semel-{}", Token::random());
         let url = format!(
@@ -82,7 +82,7 @@ impl Papers {
         let certificate = params.signed_by(&key, authority).unwrap();
         fs::write(self.path("server.pem"), certificate.pem()).unwrap();
         fs::write(self.path("server.key"), key.serialize_pem()).unwrap();
-        // The server takes no key that others can read.
+        // The server accepts no key that other users can read.
         fs::set_permissions(self.path("server.key"), Permissions::from_mode(0o600)).unwrap();
         give_away(Path::new(&self.path("server.key")));
         let (certificate, key) = (self.path("server.pem"), self.path("server.key"));

@@ -10,7 +10,7 @@ use semel::{
 use testkit::stores::postgres::{Place, pid, taken_over};
 use tokio_postgres::Client;
 
-/// An engine, and a place where effects are left.
+/// An engine, and a table for effects.
 struct Shop {
     place: Place,
     store: PostgresStore,
@@ -73,7 +73,7 @@ impl Shop {
     }
 }
 
-/// What happens to a handler.
+/// The fate of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Well,
@@ -84,7 +84,7 @@ enum Fate {
 }
 
 #[tokio::test]
-async fn what_the_handler_commits_is_what_the_run_returns() {
+async fn the_run_returns_the_outcome_that_the_handler_commits() {
     let shop = Shop::open().await;
     assert_eq!(shop.run(7, Fate::Well).await.unwrap(), Ran { value: 7, replayed: false });
     assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 7, replayed: true });
@@ -144,7 +144,7 @@ async fn an_outcome_whose_transaction_is_still_open_is_waited_for() {
             let completed = at.store.complete_in(&mut tx, &lease, &Outcome::json(&7).unwrap()).await;
             completed.unwrap().applied().unwrap();
             locked.send(()).unwrap();
-            // Longer than the first look of the engine takes.
+            // The pause is longer than the first look of the engine takes.
             tokio::time::sleep(Duration::from_millis(200)).await;
             tx.commit().await.unwrap();
         });

@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 
 type Anything = Box<dyn Error + Send + Sync>;
 
-/// How the outcome gets into the transaction.
+/// The way in which the outcome gets into the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     TokioPostgres,
@@ -32,7 +32,7 @@ const WAYS: &[Way] = &[
     Way::Sql,
 ];
 
-/// How the transaction ends.
+/// The end of the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Commit,
@@ -47,7 +47,7 @@ fn outcome() -> Outcome {
     plain.with_body(&b"{\"n\":\x00\xff"[..]).unwrap().with_subtype("already_exists").unwrap()
 }
 
-/// As [`outcome`], for those who have nothing but SQL.
+/// Like [`outcome`], for callers that have only SQL.
 const COMPLETE: &str = r#"
     select complete('tests', '', $1, $2, $3, 201, '\x7b226e223a00ff', '[["link", "<b>"], ["link", "é"]]', 'already_exists')"#;
 
@@ -120,7 +120,8 @@ impl Way {
                 let fence = lease.fence().get() as i64;
                 let completed = client.execute(COMPLETE, &[&key, &lease.token().to_string(), &fence]).await;
                 end.strike(End::KilledBeforeCommit, place, pid).await;
-                // Also after an error: a client that commits regardless must not get its effect through.
+                // The end also follows an error: a client that commits regardless must not get its
+                // effect through.
                 client.batch_execute(if end == End::Rollback { "rollback" } else { "commit" }).await?;
                 end.strike(End::KilledAfterCommit, place, pid).await;
                 completed?;
@@ -139,7 +140,7 @@ async fn sqlx_connection(place: &Place) -> Result<sqlx::PgConnection, sqlx::Erro
     Ok(connection)
 }
 
-/// A store, and a place where effects are left.
+/// A store, and a table for effects.
 struct Shop {
     place: Place,
     store: PostgresStore,
@@ -163,7 +164,7 @@ impl Shop {
         way.book(&self.place, &self.store, lease, end).await
     }
 
-    /// Whether the key is recorded, and how many effects it had.
+    /// Returns whether the key is recorded, and the number of its effects.
     async fn stands(&self, lease: &Lease) -> (bool, i64) {
         let count = "select count(*) from effects where key = $1";
         let effects = self.client.query_one(count, &[&lease.key().value()]).await.unwrap().get(0);
@@ -185,7 +186,7 @@ async fn a_commit_records_outcome_and_effect() {
         let lease = shop.granted(*way).await;
         shop.book(*way, &lease, End::Commit).await.unwrap();
         assert_eq!(shop.stands(&lease).await, (true, 1), "{way:?}");
-        // Recorded in a transaction or not, it is the same outcome.
+        // The outcome is the same, recorded in a transaction or not.
         assert_eq!(shop.store.complete(&lease, &outcome()).await.unwrap(), Ack::Repeated, "{way:?}");
         let again = shop.store.claim(&ask(&shop.store, lease.key().value()).await).await.unwrap();
         assert!(matches!(again, Claim::Done(replayed) if replayed.outcome == outcome()), "{way:?}");
@@ -223,7 +224,7 @@ async fn a_connection_that_dies_after_the_commit_takes_nothing_back() {
         let lease = shop.granted(*way).await;
         shop.book(*way, &lease, End::KilledAfterCommit).await.unwrap();
         assert_eq!(shop.stands(&lease).await, (true, 1), "{way:?}");
-        // Whoever did not hear of the commit books again, and must not have a second effect.
+        // A caller that did not learn of the commit books again, and must not have a second effect.
         shop.book(*way, &lease, End::Commit).await.expect_err("the outcome came with another effect");
         assert_eq!(shop.stands(&lease).await, (true, 1), "{way:?}");
     }

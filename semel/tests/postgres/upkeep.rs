@@ -1,4 +1,4 @@
-//! Unsettled records behind the watermark: each is found, however it came there.
+//! Unsettled records behind the watermark: each is found, whatever its origin.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio_postgres::Client;
 /// No wait in these tests is longer, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lets ten minutes pass: what is there is older by that, as is what is known of it.
+/// Lets ten minutes pass: all records and all knowledge about them become older by that.
 async fn pass(client: &Client) {
     let shift = "
         update records set created_at = created_at - interval '10 min', lease_until = lease_until - interval '10 min';
@@ -25,8 +25,8 @@ async fn pass(client: &Client) {
     client.batch_execute(shift).await.unwrap();
 }
 
-/// Waits until the watermark is ahead of all that was created ten minutes ago. It waits for transactions of other
-/// tests, too.
+/// Waits until the watermark is ahead of all records that were created ten minutes ago. It also
+/// waits for transactions of other tests.
 async fn passed(store: &PostgresStore, client: &Client) {
     let behind = "select watermark < now() - interval '5 min' from upkeep";
     let moved = async {
@@ -41,7 +41,7 @@ async fn passed(store: &PostgresStore, client: &Client) {
     timeout(PATIENCE, moved).await.expect("the watermark moves");
 }
 
-/// The keys that are unsettled, as all ways of looking for them say.
+/// The unsettled keys, on which all ways of finding them agree.
 async fn unsettled(store: &PostgresStore) -> Vec<(String, Phase)> {
     let page = store.stale(&ListQuery::default()).await.unwrap();
     assert!(page.next.is_none());
@@ -71,7 +71,7 @@ fn held(name: &str) -> (String, Phase) {
 }
 
 #[tokio::test]
-async fn what_the_watermark_passes_unsettled_is_entered_and_found() {
+async fn unsettled_records_that_the_watermark_passes_are_entered_and_found() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     for name in ["held", "works long", "done"] {
@@ -96,7 +96,7 @@ async fn what_the_watermark_passes_unsettled_is_entered_and_found() {
     let running = ListQuery { phase: Some(Phase::Running), ..ListQuery::default() };
     assert_eq!(store.list(&running).await.unwrap().records[0].key.value(), "works long");
 
-    // Whatever becomes of them is seen at once.
+    // A change of their state is seen at once.
     end_lease(&client, &works.key).await;
     assert_eq!(unsettled(&store).await.len(), 3);
     store.complete(&works.lease(), &Outcome::new(200).unwrap()).await.unwrap().applied().unwrap();
@@ -176,7 +176,7 @@ async fn the_watermark_waits_for_transactions_that_may_still_commit_a_record() {
 }
 
 #[tokio::test]
-async fn what_was_created_behind_the_watermark_is_entered_by_a_sweep() {
+async fn records_created_behind_the_watermark_are_entered_by_a_sweep() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     let lease = granted(&store, &ask(&store, "restored").await).await;
@@ -192,7 +192,7 @@ async fn what_was_created_behind_the_watermark_is_entered_by_a_sweep() {
 async fn a_clock_that_was_set_back_takes_the_watermark_along() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
-    // As if the watermark had been made an hour from now, by a clock or a server of its own.
+    // The watermark is moved as if a clock or a server of its own had made it an hour from now.
     let future = "
         update upkeep
         set watermark = now() + interval '1 hour', candidate_at = now() + interval '1 hour',
@@ -207,7 +207,7 @@ async fn a_clock_that_was_set_back_takes_the_watermark_along() {
 }
 
 #[tokio::test]
-async fn who_may_only_read_lists_and_counts() {
+async fn a_read_only_role_lists_and_counts() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     for name in ["before", "since"] {

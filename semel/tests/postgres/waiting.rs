@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 const LEASE: Duration = Duration::from_millis(300);
 const REPEATS: usize = 200;
 
-/// A way to the store that counts claims.
+/// A store handle that counts claims.
 #[derive(Clone)]
 struct Counting {
     store: PostgresStore,
@@ -41,7 +41,8 @@ impl Path for Counting {
     }
 }
 
-/// Each asked for itself, as often as the store was polled: 8,702 claims in five seconds.
+/// Regression: each repeat asked by itself, as often as the store was polled: 8,702 claims in five
+/// seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeats_of_a_locked_key_ask_together() {
     let place = Place::shared();
@@ -75,7 +76,7 @@ async fn repeats_of_a_locked_key_ask_together() {
         })
         .collect();
     until("all have asked", async || counting.claims.load(Ordering::Relaxed) > REPEATS).await;
-    // Some leases long, the row is locked by its owner.
+    // The row is locked by its owner for the length of some leases.
     sleep(LEASE * 6).await;
     assert!(repeats.iter().all(|repeat| !repeat.is_finished()));
     may_commit.notify_one();

@@ -1,4 +1,4 @@
-//! A large table: nothing reads all of it.
+//! A large table: no operation reads all of it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const ROWS: i64 = 200_000;
 /// No wait in these tests is longer, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Done records of the last day; each tenth is kept for long, and each ten thousandth is held.
+/// Adds done records of the last day; each tenth is kept for long, and each ten thousandth is held.
 async fn fill(client: &Client) {
     let fill = format!(
         "
@@ -38,8 +38,8 @@ async fn fill(client: &Client) {
     client.batch_execute("vacuum analyze records").await.unwrap();
 }
 
-/// How many pages of the records and their indexes are looked at by what is done with a store of its own, and what that
-/// answers.
+/// The result of work with a store of its own, and the number of pages of the records and their
+/// indexes that it read.
 async fn reads<T>(place: &Place, work: impl AsyncFnOnce(&PostgresStore) -> T) -> (T, i64) {
     let client = place.client().await;
     let table = format!("{}.records", place.quoted());
@@ -58,7 +58,7 @@ async fn reads<T>(place: &Place, work: impl AsyncFnOnce(&PostgresStore) -> T) ->
     let answer = work(&store).await;
     store.close().await;
     drop(store);
-    // A server process reports what it has read before it ends.
+    // A server process reports its reads before it ends.
     gone(&client, &name).await;
     (answer, read().await - before)
 }
@@ -84,7 +84,7 @@ async fn filled() -> (Place, Client, i64) {
     gone(&client, &name).await;
     let pages = "select pg_relation_size('records') / current_setting('block_size')::bigint";
     let pages = client.query_one(pages, &[]).await.unwrap().get(0);
-    // The watermark passes what is there, once.
+    // The watermark passes the existing records, once.
     let store = place.store().await;
     let passed = async {
         let behind = "select watermark < now() - interval '3 min' from upkeep";
@@ -96,7 +96,7 @@ async fn filled() -> (Place, Client, i64) {
     (place, client, pages)
 }
 
-/// All records that match, and how many pages of them there were.
+/// All matching records, and the number of pages that showed them.
 async fn listed(store: &PostgresStore, mut query: ListQuery) -> (Vec<String>, usize) {
     let (mut names, mut pages) = (Vec::new(), 0);
     loop {
@@ -136,7 +136,7 @@ async fn a_large_table_is_never_read_as_a_whole() {
     assert_eq!(names, ["key-199999"]);
     assert!((40..=60).contains(&calls), "{calls} pages");
 
-    // Two processes in one minute: one of them sweeps a part, and the other leaves it to that.
+    // Of two processes in one minute, one sweeps a part, and the other leaves the work to it.
     client.batch_execute("update upkeep set sweep_page = 0, sweep_at = now()").await.unwrap();
     let paced = Prune { paced: true, ..Prune::default() };
     let at = async || client.query_one("select sweep_page from upkeep", &[]).await.unwrap().get::<_, i64>(0);
@@ -145,13 +145,14 @@ async fn a_large_table_is_never_read_as_a_whole() {
         assert_eq!((removed, at().await), (0, expected));
         check("a turn of pruning", read);
     }
-    // A minute later another process goes on there.
+    // A minute later another process continues there.
     client.batch_execute("update upkeep set sweep_at = now()").await.unwrap();
     let (removed, read) = reads(&place, async |store| store.prune(&paced).await.unwrap()).await;
     assert_eq!((removed, at().await), (0, 128));
     check("the next turn", read);
 
-    // Where there is much to remove, it is removed at once, and those that are kept or held are passed by.
+    // Where there is much to remove, it is removed at once, and records that are kept or held are
+    // skipped.
     let over = "update records set finished_at = finished_at - interval '2 days' where key < 'key-15'";
     let over = client.execute(over, &[]).await.unwrap();
     let kept = "select count(*) from records where key < 'key-15' and (retention > 172800000000 or state = 'running')";

@@ -1,4 +1,4 @@
-//! Callers who go away, and a store that does.
+//! Callers that are dropped, and a store that is closed.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use testkit::until::{LONG, until};
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn callers_who_go_away_cancel_nothing_and_cost_nothing() {
+async fn dropped_callers_cancel_nothing_and_cost_nothing() {
     let mut server = Server::start("");
     let place = server.place();
     let store = place.options().with_connections(1).unwrap().connect().await.unwrap();
     let asked = ask(&store, "key").await;
     server.freeze();
-    // This one is sent. More than there is room for come after it, and do not wait to be sent.
+    // This claim is sent. More than the queue has room for follow, and are dropped before they are
+    // sent.
     let mut sent = Box::pin(store.claim(&asked));
     assert!(timeout(Duration::from_millis(100), &mut sent).await.is_err());
     drop(sent);
@@ -43,7 +44,7 @@ async fn questions_dropped_at_any_moment_leave_whole_records_behind() {
     let store = place.store().await;
     for round in 0..300_u64 {
         let asked = ask(&store, &format!("key-{round}")).await;
-        // Sooner or later, so that every step is cut off some time.
+        // The limit varies, so that every step is cut off some time.
         let _ = timeout(Duration::from_micros(round * 5), store.claim(&asked)).await;
         let lease = granted(&store, &asked).await;
         assert_eq!(lease.attempt(), 1);
@@ -73,7 +74,7 @@ async fn close_answers_what_is_queued_and_takes_nothing_more() {
     let error = store.claim(&asks[0]).await.expect_err("it is closed");
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
     assert!(error.to_string().contains("closed"), "{error}");
-    // Again is no harm, and clones are closed with it.
+    // A second close does no harm, and clones are closed with it.
     timeout(LONG, store.clone().close()).await.unwrap();
 }
 

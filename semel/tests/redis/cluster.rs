@@ -23,13 +23,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Only what says so fails over: on a busy machine, servers that are silent for a second are not dead, and a replica in
-    /// their place has not got all they had.
+    /// Starts a cluster that fails over only on request: on a busy machine, servers that are silent
+    /// for a second are not dead, and a replica in their place lacks some of their data.
     pub(crate) fn start() -> Self {
         Self::start_with("--cluster-node-timeout 60000")
     }
 
-    /// With settings for all of its servers.
+    /// Starts a cluster with these settings for all servers.
     fn start_with(settings: &str) -> Self {
         let mut servers = RedisServers::new().unwrap();
         let ports = servers.start_cluster(settings).unwrap();
@@ -50,7 +50,7 @@ impl Cluster {
         connection(&format!("redis://127.0.0.1:{}", self.ports[server])).await
     }
 
-    /// Which of the servers are masters, or replicas.
+    /// The servers that are masters, or replicas.
     async fn those_that_are(&self, role: &str) -> Vec<usize> {
         let mut found = Vec::new();
         for server in 0..self.ports.len() {
@@ -169,7 +169,8 @@ async fn a_slot_may_move_while_the_store_is_in_use() {
     done(&store, &there).await;
     let running = granted(&store, &ask(&store, &carried).await).await;
 
-    // In the middle: what is there is answered there, what is not is asked for at the target.
+    // In the middle of the move: existing records are answered by the source, missing ones by the
+    // target.
     let mut moving = Moving::begin(&cluster, slot).await;
     for store in [&store, &other] {
         replays(store, &there).await;
@@ -184,11 +185,11 @@ async fn a_slot_may_move_while_the_store_is_in_use() {
     moving.carry(&place.name(&carried)).await;
     store.complete(&running, &outcome(&carried)).await.unwrap().applied().unwrap();
     replays(&other, &carried).await;
-    // A script that the target has forgotten is found there, too.
+    // A script that the target has forgotten is loaded there, too.
     say::<()>(&mut moving.target, "SCRIPT FLUSH").await;
     replays(&store, &new).await;
 
-    // At the end: whoever asks at the source is sent on.
+    // At the end of the move, the source redirects every question.
     moving.carry(&place.name(&there)).await;
     moving.end().await;
     for store in [&store, &other] {
@@ -210,7 +211,7 @@ async fn a_store_finds_the_replica_that_was_promoted_in_a_cluster() {
     let asked = ask(&store, &new).await;
     let master = cluster.master_of(slot).await;
     let mut client = cluster.connection(master).await;
-    // Whatever the replica has not got is lost; here it has everything.
+    // A failover loses the writes that the replica lacks; here it has everything.
     let mut both = redis::pipe();
     both.cmd("PEXPIREAT")
         .arg(place.name(&running))
@@ -226,7 +227,7 @@ async fn a_store_finds_the_replica_that_was_promoted_in_a_cluster() {
     assert_eq!((claim.attempt(), claim.token()), (1, asked.token));
     replays(&store, &kept).await;
     store.complete(&lost, &outcome(&running)).await.unwrap().applied().unwrap();
-    // Keys of all slots are served again, to who was there and to who comes now.
+    // Keys of all slots are served again, for existing and for new connections.
     let other = settled(async || place.options().connect().await).await;
     for (number, store) in [&store, &other].into_iter().enumerate() {
         for key in 0..20 {
@@ -249,7 +250,8 @@ async fn a_cluster_is_found_by_any_of_its_servers_and_looked_at_as_a_whole() {
         let mut client = cluster.connection(*master).await;
         assert!(say::<usize>(&mut client, "DBSIZE").await > KEYS / 6, "the keys are spread over all masters");
     }
-    // A replica knows the masters as well as anybody, and may be the one that was a master when it was named.
+    // A replica knows the masters as well as any server, and may be one that was a master when it
+    // was configured.
     let replica = cluster.those_that_are("slave").await[0];
     let by_replica = Place { prefix: place.prefix.clone(), ..cluster.place_by(replica) };
     let other = by_replica.store().await;
@@ -278,7 +280,7 @@ async fn a_cluster_is_found_by_any_of_its_servers_and_looked_at_as_a_whole() {
         store.close().await;
     });
     for claim in claims {
-        // Each was answered, or came too late to be sent.
+        // Each claim was answered, or came too late to be sent.
         assert!(
             claim.as_ref().map_or_else(|error| error.to_string().contains("closed"), |_| true),
             "{claim:?}"

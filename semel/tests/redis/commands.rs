@@ -1,4 +1,5 @@
-//! The commands that docs/redis.md says are needed: those of the source, and enough for a login that has no others.
+//! The commands that docs/redis.md lists: those of the source, and enough for a login that has no
+//! other commands.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,13 +30,13 @@ fn listed(when: &str) -> Commands {
     row.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The line by which the page makes a login.
+/// The line of the page that creates a login.
 fn login() -> String {
     let page = page();
     page.lines().find(|line| line.starts_with("ACL SETUSER ")).expect("the page has one").to_owned()
 }
 
-/// What the files of a folder with this ending say.
+/// The contents of a folder's files with this ending.
 fn sources(folder: &str, ending: &str) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis").join(folder);
     let files = fs::read_dir(folder).expect("the source is there").map(|file| file.unwrap().path());
@@ -51,13 +52,13 @@ fn words_after(text: &str, before: &str, mark: char) -> Vec<(String, usize)> {
     found.map(|at| (text[at..].split(mark).next().unwrap().to_owned(), at)).collect()
 }
 
-/// What the scripts call.
+/// The commands that the scripts call.
 fn called_by_scripts() -> Commands {
     let all = sources("lua", "lua");
     all.iter().flat_map(|text| words_after(text, "redis.call('", '\'')).map(|(word, _)| word).collect()
 }
 
-/// What is sent by itself, with the second word of those that have one.
+/// The commands that are sent directly, with the second word of those that have one.
 fn sent() -> Commands {
     let mut commands = Commands::new();
     for text in sources("", "rs") {
@@ -128,7 +129,7 @@ async fn a_login_with_the_listed_commands_alone_can_do_everything() {
     do_everything(&options.connect().await.unwrap()).await;
 
     let refused: Vec<Vec<redis::Value>> = say(&mut admin, "ACL LOG").await;
-    // What the driver tries at first, and does without.
+    // The commands that the driver tries first, and can do without.
     let refused: Vec<String> = refused.iter().map(|entry| format!("{entry:?}")).collect();
     let refused: Vec<_> = refused.iter().filter(|entry| !entry.contains("client|setinfo")).collect();
     assert!(refused.is_empty(), "{refused:#?}");
@@ -142,7 +143,7 @@ async fn a_login_with_the_listed_commands_alone_can_do_everything() {
 /// Every verb of a store, of an operator, and of a hot store.
 async fn do_everything(store: &RedisStore) {
     let key = done(store, "done").await;
-    // A repeat, which makes sure that the replica has got what it shows.
+    // This is a repeat, which makes sure that the replica has the record.
     assert!(matches!(store.claim(&ask(store, "done").await).await.unwrap(), semel::store::Claim::Done(_)));
 
     let released = granted(store, &ask(store, "other").await).await;

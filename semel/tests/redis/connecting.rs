@@ -1,4 +1,4 @@
-//! Which servers a store connects to, and what it says about them.
+//! The servers to which a store connects, and its messages about them.
 
 use semel::store::RedisOptions;
 use semel::{Once, Policy, RedisStore, Store, StoreError};
@@ -11,7 +11,7 @@ use testkit::until::until;
 
 use crate::log;
 
-/// Why there is no store at this URL.
+/// The error of a store at this URL.
 async fn refused(url: &str) -> StoreError {
     match RedisStore::connect(url).await {
         Ok(_) => panic!("it connects to {url}"),
@@ -39,8 +39,8 @@ async fn a_replica_is_not_taken_for_a_server_that_keeps_records() {
     let mut servers = RedisServers::new().unwrap();
     let (_, replica) = pair(&mut servers, "").await;
     let error = refused(&replica).await;
-    assert!(error.to_string().contains("is a replica, and takes no writes"), "{error}");
-    // It may be promoted.
+    assert!(error.to_string().contains("is a replica, which accepts no writes"), "{error}");
+    // The replica may be promoted.
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
 }
 
@@ -92,7 +92,7 @@ async fn a_password_that_changes_is_not_given_away_and_may_change_back() {
         let whole = whole(&error);
         assert!(whole.contains("could not connect to Redis at /") && !whole.contains("4711"), "{whole}");
     }
-    // The connection that set it is let in still.
+    // The connection that set the password is still accepted.
     say::<()>(&mut client, "CONFIG SET requirepass right-4711").await;
     let mut answer = None;
     until("it is granted", async || {
@@ -103,7 +103,7 @@ async fn a_password_that_changes_is_not_given_away_and_may_change_back() {
 }
 
 #[tokio::test]
-async fn a_place_where_nobody_listens_is_unavailable() {
+async fn an_address_without_a_server_is_unavailable() {
     let port = Port::reserve().unwrap();
     for url in [
         format!("redis://127.0.0.1:{port}"),
@@ -124,7 +124,7 @@ async fn several_servers_that_are_no_cluster_are_refused() {
     for (name, port) in [("first", &first), ("second", &second)] {
         servers.start(name, &format!("--port {port} --bind 127.0.0.1")).unwrap();
     }
-    // Each would grant what the other has granted.
+    // Each server would grant what another one has granted.
     let hosts = format!("127.0.0.1:{first},127.0.0.1:{second}");
     assert!(RedisOptions::new(&format!("redis://{hosts}")).is_err());
     let refused = RedisStore::connect(&format!("redis+cluster://{hosts}")).await.err().expect("refused");
@@ -152,7 +152,7 @@ async fn a_server_that_becomes_a_replica_is_left_and_found_again() {
 }
 
 #[tokio::test]
-async fn what_a_server_can_lose_is_said_once_for_each_store() {
+async fn the_possible_losses_of_a_server_are_logged_once_for_each_store() {
     log::capture();
     let mut servers = RedisServers::new().unwrap();
     let alone = servers.start("alone", "").unwrap();
@@ -172,11 +172,11 @@ async fn what_a_server_can_lose_is_said_once_for_each_store() {
     let warnings = said(Place::on(&master).options().with_replicas(1)).await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("does not rule it out"), "{warnings:?}");
-    // Whoever allows eviction has a store behind it that loses nothing.
+    // A store that allows eviction has a store behind it that loses nothing.
     let warnings = said(Place::on(&master).options().with_eviction_allowed()).await;
     assert!(warnings.is_empty(), "{warnings:?}");
 
-    // New connections of the same store say nothing new.
+    // New connections of the same store log nothing new.
     let store = Place::on(&alone).store().await;
     let before = log::warnings().len();
     let mut client = connection(&alone).await;

@@ -21,7 +21,8 @@ async fn two_stores(place: &Place) -> (RedisStore, RedisStore) {
     (store, place.store().await)
 }
 
-/// What is still in the server's hands could be applied at any time, so that nothing can be said but that it is unknown.
+/// Sends a claim to a server that does not answer. The server could still apply it at any time, so
+/// that the result has to be unknown.
 async fn ask_in_vain(store: &RedisStore, asked: &Ask) {
     let error = store.claim(asked).await.expect_err("the server does not answer");
     assert!(error.is_unknown(), "{error}");
@@ -35,7 +36,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_is_granted_once_it_is_settled()
     let asked = ask(&store, "key").await;
     server.freeze();
     ask_in_vain(&store, &asked).await;
-    // Nobody knows about this key; of another one it is known that nothing went out.
+    // The result for this key is unknown; for another key it is known that nothing was sent.
     let error = store.claim(&ask(&store, "another").await).await.expect_err("the server is frozen");
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
     server.go_on();
@@ -45,8 +46,8 @@ async fn a_claim_in_the_hands_of_a_frozen_server_is_granted_once_it_is_settled()
     assert_eq!((lease.attempt(), record.version), (1, 1));
 }
 
-/// The time was asked for when there was no answer, and that it could not be told was said in the place of what had
-/// become of the claim: "nothing was applied".
+/// Regression: the store asked for the time when there was no answer, and the failure to get it
+/// replaced the result of the claim: "nothing was applied".
 #[tokio::test]
 async fn a_claim_in_the_hands_of_a_frozen_server_is_unknown_to_a_store_that_has_heard_nothing_yet() {
     let mut server = Server::start("");
@@ -54,7 +55,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_is_unknown_to_a_store_that_has_
     let options = place.options().with_timeout(PATIENCE).unwrap().with_connections(1).unwrap();
     let store = options.connect().await.unwrap();
     let asked = ask(&place.store().await, "key").await;
-    // There is a connection now. Where there is no record, this does not tell the time.
+    // There is a connection now. Without a record, this call does not learn the time.
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
     server.freeze();
     ask_in_vain(&store, &asked).await;
@@ -73,7 +74,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_stays_voided() {
         server.freeze();
         ask_in_vain(&store, &asked).await;
         if is_late {
-            // A clock that was heard before goes on.
+            // A clock that is known continues.
             until("the claim is late", async || store.now().await.unwrap() > not_after).await;
         }
         server.go_on();
@@ -84,7 +85,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_stays_voided() {
         let claim = settled(async || store.claim(&asked).await).await;
         assert!(matches!(claim, Claim::Late), "{claim:?}");
         let lease = granted(&other, &ask(&other, "key").await).await;
-        // The store has found back and sends nothing by itself any more.
+        // The store has recovered and sends nothing by itself any more.
         granted(&store, &ask(&store, "after").await).await;
         assert!(other.find(&asked.key).await.unwrap().unwrap().is_owned_by(lease.token(), lease.fence()));
     }
@@ -113,7 +114,8 @@ async fn blocked(client: &mut MultiplexedConnection) -> Vec<String> {
     blocked.filter_map(|line| line.split(' ').next()).map(ToOwned::to_owned).collect()
 }
 
-/// A way to a server that does not hear of it when the other end is closed, as if a machine in between had died.
+/// A path to a server that does not learn when the other end is closed, as if a machine in between
+/// had died.
 async fn way_without_ends(server: &Server, place: &Place) -> Place {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -132,8 +134,8 @@ async fn way_without_ends(server: &Server, place: &Place) -> Place {
     Place { url: format!("redis://127.0.0.1:{port}"), prefix: place.prefix.clone() }
 }
 
-/// `CLIENT PAUSE … WRITE` holds back every script, and lets others connect, look and kill: what is held back is a stray
-/// copy as soon as its connection is given up.
+/// `CLIENT PAUSE … WRITE` holds back every script, but still allows connecting, looking and
+/// killing: a command that is held back becomes a stray copy as soon as its connection is given up.
 #[tokio::test]
 async fn a_claim_that_was_given_up_has_no_copy_on_its_way() {
     let server = Server::start("");

@@ -1,4 +1,4 @@
-//! Large outcomes: many at once take no more memory than a few.
+//! Large outcomes: many at once need no more memory than a few.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,8 @@ async fn replay(store: &RedisStore, number: usize) -> Outcome {
     }
 }
 
-/// How many bytes the server has sent so far, and the most that it has kept for one connection.
+/// The number of bytes that the server has sent so far, and the most that it has kept for one
+/// connection.
 async fn sent(place: &Place) -> u64 {
     let info: String = say(&mut place.connection().await, "INFO stats").await;
     let line = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));

@@ -1,4 +1,4 @@
-//! For how long records live, and that fences rise whatever becomes of them.
+//! The lifetimes of records, and fences, which rise through all of them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use testkit::claims::{ask, done, granted};
 use testkit::stores::redis::{Place, Server, say};
 use testkit::until::until;
 
-/// For how long Redis keeps what is over.
+/// The time for which Redis keeps an expired record.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// A claim that expires soon after its lease is over.
@@ -33,7 +33,7 @@ async fn fences_rise_over_expiry_and_prune_and_a_flush() {
     until_expired(&store, &first).await;
     let taken = short_lived(&other, "key").await;
     assert!(taken.fence() > first.fence());
-    // It counts as absent: what follows is a new life of the key.
+    // The record counts as absent: the next claim begins a new life of the key.
     assert_eq!(taken.attempt(), 1);
 
     until_expired(&store, &taken).await;
@@ -45,7 +45,7 @@ async fn fences_rise_over_expiry_and_prune_and_a_flush() {
     say::<()>(&mut client, "FLUSHALL").await;
     let flushed = granted(&other, &ask(&other, "key").await).await;
     assert!(flushed.fence() > pruned.fence());
-    // The one before has lost it, and hears so.
+    // The previous owner has lost the key, and is told so.
     assert!(!store.release(&pruned).await.unwrap().stands());
 }
 

@@ -1,5 +1,5 @@
-//! What operators look at, while others go on. On servers of their own: on the one that tests share, a walk over all
-//! names meets those of all the others.
+//! The views of operators, while other processes write. The tests have servers of their own: on the
+//! shared one, a walk over all names would meet those of all other tests.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use semel::{Key, RedisStore, Scope, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::redis::{Place, Server};
 
-/// All that is listed, page by page.
+/// All listed keys, page by page.
 pub(crate) async fn listed(store: &RedisStore, mut query: ListQuery) -> Vec<Key> {
     let mut seen = Vec::new();
     loop {
@@ -173,7 +173,7 @@ async fn a_page_of_nothing_is_the_last() {
     let store = server.place().store().await;
     claim_all(&store, (0..50).map(key)).await;
     let page = store.list(&ListQuery { limit: 0, ..ListQuery::default() }).await.unwrap();
-    // Whoever asks for nothing would ask for ever.
+    // A caller that requests no records would ask for ever.
     assert!(page.records.is_empty() && page.next.is_none(), "{page:?}");
 }
 
@@ -186,7 +186,7 @@ async fn a_cursor_of_another_store_is_refused() {
         let error = store.list(&query).await.expect_err(foreign);
         assert!(!error.is_transient() && error.to_string().contains("cursor"), "{foreign}: {error}");
     }
-    // One that leads nowhere shows nothing, and ends.
+    // A cursor that leads nowhere shows nothing, and ends the listing.
     let query = ListQuery { after: Some(Cursor::new("ffff.0")), ..ListQuery::default() };
     assert!(store.list(&query).await.unwrap().next.is_none());
 }

@@ -1,4 +1,4 @@
-//! What the store logs.
+//! The log of the store.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,15 +10,16 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 thread_local! {
-    /// What was logged on this thread, which is all that a test with a runtime on one thread does.
+    /// The log of this thread, which is the log of a test with a runtime on one thread.
     static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes to the log of whatever thread it is on.
+/// A writer to the log of its thread.
 struct Log;
 
-/// Keeps what is logged from now on. There is one subscriber for all threads: whether an event is wanted is remembered
-/// for the whole process, and a subscriber of one thread would miss what another thread has met first.
+/// Captures the log from now on. There is one subscriber for all threads: the interest in an event
+/// is remembered for the whole process, and a subscriber of one thread would miss events that
+/// another thread has met first.
 pub(crate) fn capture() {
     static CAPTURED: Once = Once::new();
     CAPTURED.call_once(|| {

@@ -1,4 +1,4 @@
-//! The store on a real Redis.
+//! The store on a real Redis, a file for each property.
 
 mod log;
 

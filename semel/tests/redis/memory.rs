@@ -34,7 +34,7 @@ async fn nothing_runs_while_memory_is_full_and_all_goes_on_when_there_is_room() 
     assert!(matches!(unavailable, Err(RunError::Unavailable(_))), "{unavailable:?}");
     assert!(!ran.load(Ordering::Relaxed));
     assert_eq!(say::<u64>(&mut client, "DBSIZE").await, 2);
-    // What takes no room is answered; also to who has only just come.
+    // Operations that need no memory are answered, also over a new connection.
     for store in [&store, &place.store().await] {
         assert!(is_replayed(&store.claim(&ask(store, "done").await).await.unwrap(), "done"));
     }

@@ -1,5 +1,5 @@
-//! Records in the form of an older version, which has no policy and says when the record expires instead of how long it is
-//! kept. They are written here by hand, as that version wrote them.
+//! Records in the form of an older version, which has no policy and contains the end of the
+//! retention instead of its length. The tests write them by hand, as that version did.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use testkit::claims::{ask, granted, lease, outcome, retried};
 use testkit::stores::redis::Place;
 
 const SECOND: u64 = 1_000_000;
-/// For how long the older version kept records after their claims, and how long its leases were.
+/// The retention of the older version, counted from the claim, and the length of its leases.
 const RETENTION: u64 = 100 * SECOND;
 const LEASE: u64 = 10 * SECOND;
 
-/// What is written of a record, beside its claim of a minute ago.
+/// The contents of a record, beside its claim of a minute ago.
 struct Old {
     state: u8,
     lease_until: u64,
@@ -23,7 +23,8 @@ struct Old {
     outcome: Vec<u8>,
 }
 
-/// Everything of format 1: the head in the order of its fields with the high byte first, what was asked, and the outcome.
+/// The bytes of format 1: the head in the order of its fields with the high byte first, the intent
+/// and the owner, and the outcome.
 fn written(ask: &Ask, token: Token, claimed_at: u64, old: &Old) -> Vec<u8> {
     let mut bytes = vec![1, old.state];
     bytes.extend(token.as_bytes());
@@ -66,7 +67,8 @@ fn running(claimed_at: u64) -> Old {
     Old { state: b'R', lease_until: claimed_at + LEASE, updated_at: claimed_at, outcome: Vec::new() }
 }
 
-/// Its handler may have had its effect, whatever the policy of the older process was.
+/// The handler of the lost attempt may have had its effect, whatever the policy of the older
+/// process was.
 #[tokio::test]
 async fn a_lost_attempt_in_the_old_form_is_held_and_not_taken_over() {
     let place = Place::shared();
@@ -80,7 +82,7 @@ async fn a_lost_attempt_in_the_old_form_is_held_and_not_taken_over() {
         let claim = store.claim(&ask).await.unwrap();
         assert!(matches!(&claim, Claim::Held(held) if held.fence == record.fence), "{claim:?}");
     }
-    // The operator decides, and from then on the record is one of this version.
+    // The operator decides, and from then on the record has the form of this version.
     let settled = outcome("seen");
     assert_eq!(
         store.resolve(&asked.key, record.fence, &settled, "seen").await.unwrap(),
@@ -89,7 +91,7 @@ async fn a_lost_attempt_in_the_old_form_is_held_and_not_taken_over() {
     let claim = store.claim(&asked).await.unwrap();
     assert!(matches!(&claim, Claim::Done(done) if done.outcome == settled), "{claim:?}");
     let resolved = store.find(&asked.key).await.unwrap().unwrap();
-    // The retention of its claim, counted from now.
+    // The retention is that of the claim, counted from now.
     assert_eq!(resolved.retention, Duration::from_micros(RETENTION));
     assert!(
         resolved.expires_at().unwrap().as_micros() >= record.created_at.as_micros() + 60 * SECOND + RETENTION
@@ -111,7 +113,7 @@ async fn the_hook_or_the_operator_takes_a_key_in_the_old_form_over_by_its_fence(
 async fn an_outcome_in_the_old_form_is_replayed_and_expires_when_it_would_have() {
     let place = Place::shared();
     let done = |claimed_at| {
-        // Status, subtype, headers, and a body.
+        // The bytes are status, subtype, headers, and a body.
         let outcome = [&[0, 201, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3][..], b"old"].concat();
         Old { state: b'D', outcome, updated_at: claimed_at + 5 * SECOND, ..running(claimed_at) }
     };

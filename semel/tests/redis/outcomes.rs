@@ -1,4 +1,4 @@
-//! Bytes in, the same bytes out.
+//! Outcomes, which are returned byte for byte.
 
 use bytes::Bytes;
 use semel::store::Claim;
@@ -11,13 +11,13 @@ fn of(body: impl Into<Bytes>) -> Outcome {
     Outcome::new(200).unwrap().with_body(body).unwrap()
 }
 
-/// A store that gives a slow machine the time that so many bytes take; on a server of its own, as others would wait for
-/// them, too.
+/// A store that gives a slow machine the time that so many bytes need; on a server of its own,
+/// because other tests would wait for them, too.
 async fn patient(place: &Place) -> RedisStore {
     place.options().with_timeout(LONG).unwrap().connect().await.unwrap()
 }
 
-/// Bytes that no encoding of text has, and that compress badly.
+/// Bytes that no encoding of text produces, and that compress badly.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let step = |_| {
@@ -60,7 +60,7 @@ async fn outcomes_of_every_kind_are_replayed_byte_for_byte() {
         let claim = other.claim(&ask(&other, name).await).await.unwrap();
         assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome), "{name}: {claim:?}");
         assert_eq!(other.find(lease.key()).await.unwrap().unwrap().outcome(), Some(&outcome), "{name}");
-        // The same complete again is the same, and another one is not.
+        // A repeat of the same complete is acknowledged, a different one is not.
         assert!(store.complete(&lease, &outcome).await.unwrap().stands(), "{name}");
         assert!(!store.complete(&lease, &of("another")).await.unwrap().stands(), "{name}");
     }

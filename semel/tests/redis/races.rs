@@ -4,7 +4,7 @@ use semel::RedisStore;
 use testkit::contest;
 use testkit::stores::redis::Place;
 
-/// As of two processes.
+/// Two stores, as in two processes.
 async fn two_stores() -> [RedisStore; 2] {
     let place = Place::shared();
     [place.store().await, place.store().await]

@@ -33,7 +33,8 @@ impl Pair {
     }
 }
 
-/// On a slow machine the replica may need more time than the store gives it.
+/// A grant, after several tries if necessary: on a slow machine the replica may need more time than
+/// the store gives it.
 async fn granted_at_last(store: &RedisStore, asked: &Ask) -> Lease {
     lease(settled(async || store.claim(asked).await).await)
 }
@@ -44,20 +45,21 @@ fn is_unknown<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
 }
 
 #[tokio::test]
-async fn a_claim_that_the_replica_has_not_got_is_unknown_to_everybody_who_waits_for_it() {
+async fn a_claim_that_the_replica_lacks_is_unknown_to_every_caller() {
     let mut pair = Pair::start().await;
     let store = pair.careful().await;
     let before = granted_at_last(&store, &ask(&store, "before").await).await;
     let asked = ask(&store, "key").await;
     pair.servers.signal("STOP", "replica").unwrap();
     is_unknown(store.claim(&asked).await);
-    // The record is there by now, so that this writes nothing; what counts is that the replica has not got it.
+    // The record exists by now, so that this writes nothing; the point is that the replica lacks
+    // it.
     is_unknown(store.claim(&asked).await);
     let other = pair.careful().await;
     is_unknown(other.claim(&asked).await);
     is_unknown(other.claim(&Ask { not_after: asked.not_after, ..ask_at(asked.not_after, "key") }).await);
     is_unknown(other.find(&asked.key).await);
-    // Who does not ask for replicas does not wait for them.
+    // A store that does not require replicas does not wait for them.
     let careless = pair.place.store().await;
     let lease = granted(&careless, &asked).await;
     assert_eq!((lease.attempt(), lease.token()), (1, asked.token));
@@ -86,7 +88,7 @@ async fn an_outcome_that_the_replica_has_not_got_is_not_replayed() {
     assert!(is_replayed(&claim, "key"), "{claim:?}");
 }
 
-/// How far the master is, and how far the replica has acknowledged it.
+/// The position of the master, and the position that the replica has acknowledged.
 async fn offsets(master: &mut MultiplexedConnection) -> (u64, u64) {
     let info: String = say(master, "INFO replication").await;
     let number = |before: &str| -> u64 {
@@ -96,8 +98,8 @@ async fn offsets(master: &mut MultiplexedConnection) -> (u64, u64) {
     (number("master_repl_offset:"), number(",offset="))
 }
 
-/// From Redis 7.2 on, `WAIT` waits for what its own connection has written, and for nothing else. A repeat that wrote
-/// nothing would be answered although the replica has not got what it shows.
+/// From Redis 7.2 on, `WAIT` waits only for the writes of its own connection. A repeat that wrote
+/// nothing would be answered although the replica lacks the record that it shows.
 #[tokio::test]
 async fn a_repeat_is_itself_something_that_the_replica_has_to_get() {
     let pair = Pair::start().await;

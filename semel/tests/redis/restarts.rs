@@ -16,14 +16,14 @@ async fn a_store_goes_on_by_itself_when_its_server_comes_back_with_nothing() {
     let error = store.claim(&asked).await.expect_err("there is no server");
     assert!(error.is_transient(), "{error}");
     server.start_again();
-    // Nothing was kept: as documented, the key runs again.
+    // The server kept nothing: as documented, the key runs again.
     let lease = lease(settled(async || store.claim(&asked).await).await);
     assert_eq!((lease.attempt(), lease.token()), (1, asked.token));
     done(&store, "another").await;
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_when_a_server_with_a_file_comes_back() {
+async fn acknowledged_writes_survive_a_restart_of_a_server_with_a_file() {
     let mut server = Server::start("--appendonly yes --appendfsync always");
     let store = server.place().store().await;
     for number in 0..50 {

@@ -36,7 +36,7 @@ async fn every_verb_goes_on_when_the_scripts_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_hears_of_scripts_that_are_gone_under_load() {
+async fn scripts_lost_under_load_are_loaded_again_unnoticed() {
     let server = Server::start("");
     let place = server.place();
     let mut client = server.connection().await;

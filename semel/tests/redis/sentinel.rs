@@ -11,7 +11,7 @@ use testkit::until::until;
 struct Watched {
     servers: RedisServers,
     ports: [Port; 3],
-    /// Where no sentinel listens.
+    /// A port without a sentinel.
     down: Port,
 }
 
@@ -62,7 +62,7 @@ async fn a_store_finds_the_replica_that_was_promoted() {
     done(&store, "done").await;
     let lease = granted(&store, &ask(&store, "running").await).await;
     let asked = ask(&store, "key").await;
-    // Whatever the replica has not got is lost; here it has everything.
+    // A failover loses the writes that the replica lacks; here it has everything.
     let mut replica = connection(&format!("redis://127.0.0.1:{}", watched.ports[2])).await;
     until("the replica has it all", async || {
         say::<u64>(&mut replica, &format!("EXISTS {}", place.name("running"))).await == 1
@@ -72,12 +72,12 @@ async fn a_store_finds_the_replica_that_was_promoted() {
     watched.servers.signal("KILL", "master").unwrap();
     let claim = settled(async || store.claim(&asked).await).await;
     assert!(matches!(&claim, semel::store::Claim::Granted(lease) if lease.attempt() == 1), "{claim:?}");
-    // Its old connections were closed when it was promoted.
+    // The old connections of the replica were closed when it was promoted.
     let mut promoted = connection(&format!("redis://127.0.0.1:{}", watched.ports[2])).await;
     assert_eq!(say::<u64>(&mut promoted, &format!("EXISTS {}", place.name("key"))).await, 1);
     assert!(is_replayed(&store.claim(&ask(&store, "done").await).await.unwrap(), "done"));
     store.release(&lease).await.unwrap().applied().unwrap();
-    // Who comes now is sent to the new one, too.
+    // A new connection leads to the new master, too.
     let other = place.store().await;
     assert!(is_replayed(&other.claim(&ask(&other, "done").await).await.unwrap(), "done"));
 }

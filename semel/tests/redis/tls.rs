@@ -1,4 +1,4 @@
-//! Ways to a server over TLS.
+//! Connections to a server over TLS.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ impl Papers {
         let params = CertificateParams::new([host.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, authority).unwrap();
         fs::write(self.path("server.pem"), certificate.pem()).unwrap();
-        // The key of a test: whoever may start the servers may read it.
+        // The key is that of a test: every account that may start the servers may read it.
         fs::write(self.path("server.key"), key.serialize_pem()).unwrap();
         let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
         format!("--tls-cert-file {certificate} --tls-key-file {key} --tls-auth-clients no")
@@ -55,7 +55,7 @@ impl Drop for Papers {
     }
 }
 
-/// A claim over a way of this kind, or why there is none.
+/// A claim over a connection of this kind, or the error.
 async fn reach(url: &str) -> Result<(), StoreError> {
     let store = RedisStore::connect(url).await?;
     granted(&store, &ask(&store, &Token::random().to_string()).await).await;
@@ -63,7 +63,7 @@ async fn reach(url: &str) -> Result<(), StoreError> {
 }
 
 #[tokio::test]
-async fn sslmode_says_whom_to_trust() {
+async fn sslmode_decides_which_servers_are_trusted() {
     let papers = Papers::new();
     let authority = papers.authority("known");
     papers.authority("stranger");
@@ -90,7 +90,7 @@ async fn sslmode_says_whom_to_trust() {
         ("localhost", format!("sslmode=verify-full&{stranger}"), Some("UnknownIssuer")),
         ("localhost", format!("sslmode=verify-ca&{stranger}"), Some("UnknownIssuer")),
         ("localhost", format!("sslmode=require&{stranger}"), Some("UnknownIssuer")),
-        // The system knows nobody who signed this.
+        // The authorities of the system have not signed this certificate.
         ("localhost", String::new(), Some("UnknownIssuer")),
     ] {
         let case = format!("{host} {options}");
@@ -104,7 +104,7 @@ async fn sslmode_says_whom_to_trust() {
         }
     }
 
-    // Who wants TLS does without nothing, and who does not is not understood.
+    // A server without TLS is reached only without TLS, and a server with TLS only with it.
     reach(&format!("redis://127.0.0.1:{plain}")).await.unwrap();
     for url in [format!("rediss://localhost:{plain}?sslmode=require"), format!("redis://localhost:{port}")] {
         let error = reach(&url).await.expect_err(&url);

@@ -1,4 +1,4 @@
-//! Records that cannot be read: errors, never absent, and never written over.
+//! Records that cannot be read, which are errors, never absent, and never overwritten.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use semel::{Fence, Store, StoreError};
 use testkit::claims::{ask, granted, outcome, retried};
 use testkit::stores::redis::{Place, Server, say};
 
-/// What stands under the name of a record, instead of the record that was there.
+/// The damage to the value under the name of a record.
 #[derive(Debug)]
 enum Damage {
     Replaced(u8, usize),
@@ -18,11 +18,11 @@ enum Damage {
     AnotherType,
 }
 
-/// How many bytes the head of a record has.
+/// The size of the head of a record.
 const HEAD_BYTES: usize = 87;
 
 const DAMAGES: [Damage; 9] = [
-    // The format of a newer version, and none.
+    // The format is that of a newer version, or none.
     Damage::Replaced(3, 0),
     Damage::Replaced(0, 0),
     // A state that is not known.
@@ -31,7 +31,8 @@ const DAMAGES: [Damage; 9] = [
     Damage::CutAt(1),
     Damage::CutAt(HEAD_BYTES - 1),
     Damage::CutAt(HEAD_BYTES),
-    // In the middle of what was asked: the head is whole, token and fence can still be read.
+    // The cut is in the middle of the intent: the head is whole, and token and fence can still be
+    // read.
     Damage::CutAt(HEAD_BYTES + 20),
     Damage::AnotherType,
 ];
@@ -61,7 +62,7 @@ fn is_unreadable<T: std::fmt::Debug>(answer: Result<T, StoreError>, what: &str) 
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
+async fn an_unreadable_record_is_an_error_to_all_and_stays_as_it_is() {
     let server = Server::start("");
     for damage in DAMAGES {
         let place = server.place();
@@ -97,7 +98,7 @@ async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
         assert_eq!(Inspect::stats(&store).await.unwrap(), Stats::default(), "it is in no phase");
         let forget = store.forget(&asked.key, Fence::new(1), "no use").await;
         is_unreadable(forget, &place_of("forget"));
-        // One that cannot be read does not stand in the way of the others.
+        // An unreadable record does not affect the others.
         granted(&store, &ask(&store, "another").await).await;
         assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0, "{damage:?}");
 
@@ -107,7 +108,7 @@ async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_keeps_nobody_else_from_an_answer() {
+async fn unreadable_records_do_not_affect_other_keys() {
     let place = Place::shared();
     let (store, mut client) = (place.store().await, place.connection().await);
     let bad = ask(&store, "bad").await;
@@ -122,9 +123,9 @@ async fn what_cannot_be_read_keeps_nobody_else_from_an_answer() {
     assert_eq!(found.next().unwrap().unwrap(), None);
 }
 
-/// Somebody has put something without an end under a name like that of a record.
+/// Another application has stored a value without an expiry under a name like that of a record.
 #[tokio::test]
-async fn what_is_no_record_does_not_keep_others_from_being_pruned() {
+async fn a_foreign_value_does_not_prevent_pruning() {
     let server = Server::start("");
     let place = server.place();
     let (store, mut client) = (place.store().await, place.connection().await);
@@ -133,7 +134,7 @@ async fn what_is_no_record_does_not_keep_others_from_being_pruned() {
         semel::store::Terms::new(semel::store::Terms::MIN_LEASE, semel::store::Terms::MIN_LEASE).unwrap();
     let lease = granted(&store, &retried(Ask { terms, ..ask(&store, "key").await })).await;
     testkit::until::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
-    // The sweep tells the time by what it last heard, which may be a moment ago.
+    // The sweep uses the last known time, which may be a moment old.
     testkit::until::until("it is removed", async || store.prune(&Prune::default()).await.unwrap() == 1).await;
     assert!(say::<bool>(&mut client, &format!("EXISTS {}", place.name("foreign"))).await);
 }

@@ -1,4 +1,4 @@
-//! Somebody else who has the lock.
+//! A lock that another connection holds.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A store that does not wait for long, and a user who has the lock.
+/// A store that does not wait for long, and a user that holds the lock.
 async fn locked(place: &Place, wait: Duration) -> (SqliteStore, Connection) {
     place.store().await.close().await;
     let store = place.options().with_busy_timeout(wait).unwrap().open().await.unwrap();
@@ -26,21 +26,21 @@ fn is_busy(error: &StoreError, place: &Place) {
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
     let said = error.to_string();
     assert!(
-        said.contains("somebody else has") && said.contains(&place.path().display().to_string()),
+        said.contains("another connection has") && said.contains(&place.path().display().to_string()),
         "{said}"
     );
 }
 
 #[tokio::test]
-async fn who_waits_for_too_long_is_told_so_and_nothing_is_applied() {
+async fn a_wait_for_the_lock_that_is_too_long_is_an_error_and_applies_nothing() {
     let place = Place::new();
     let (store, user) = locked(&place, SHORT).await;
     let asked = ask(&store, "key").await;
     let began = Instant::now();
-    let error = store.claim(&asked).await.expect_err("somebody else has the lock");
+    let error = store.claim(&asked).await.expect_err("another connection has the lock");
     is_busy(&error, &place);
     assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
-    let error = store.prune(&Prune::default()).await.expect_err("somebody else has the lock");
+    let error = store.prune(&Prune::default()).await.expect_err("another connection has the lock");
     is_busy(&error, &place);
     user.execute_batch("commit").unwrap();
     assert_eq!(store.find(&asked.key).await.unwrap(), None);
@@ -48,7 +48,7 @@ async fn who_waits_for_too_long_is_told_so_and_nothing_is_applied() {
 
     user.execute_batch("begin immediate").unwrap();
     let outcome = Outcome::json("done").unwrap();
-    is_busy(&store.complete(&lease, &outcome).await.expect_err("somebody else has the lock"), &place);
+    is_busy(&store.complete(&lease, &outcome).await.expect_err("another connection has the lock"), &place);
     user.execute_batch("commit").unwrap();
     assert_eq!(store.complete(&lease, &outcome).await.unwrap(), Ack::Applied);
 }
@@ -66,7 +66,7 @@ async fn a_lock_that_is_given_back_in_time_is_waited_for() {
 }
 
 #[tokio::test]
-async fn who_only_looks_does_not_wait() {
+async fn a_reader_does_not_wait_for_the_lock() {
     let place = Place::new();
     let store = place.store().await;
     let lease = granted(&store, &ask(&store, "key").await).await;
@@ -85,8 +85,8 @@ async fn who_only_looks_does_not_wait() {
     user.execute_batch("rollback").unwrap();
 }
 
-/// The time is taken when the lock is there: with the time of the question, a claim could be granted long after it was
-/// given up.
+/// The clock is read once the lock is held: with the time of the call, a claim could be granted
+/// long after it was given up.
 #[tokio::test]
 async fn a_claim_that_waited_for_the_lock_until_it_was_over_is_late() {
     let place = Place::new();
@@ -109,7 +109,7 @@ async fn a_claim_that_waited_for_the_lock_until_it_was_over_is_late() {
 async fn a_file_that_is_locked_while_it_is_opened_is_waited_for() {
     let place = Place::new();
     let user = place.client();
-    // Not a write-ahead log yet, so that this keeps everybody else out.
+    // The file has no write-ahead log yet, so that this excludes all other connections.
     user.execute_batch("create table theirs (x); begin exclusive").unwrap();
     let options = place.options().with_busy_timeout(SHORT).unwrap();
     is_busy(&options.open().await.err().expect("it is locked"), &place);

@@ -1,6 +1,6 @@
-//! This very program, once more as another process.
+//! This program as another process.
 //!
-//! A test that is told so by its environment is not a test but what the process does.
+//! A test whose environment says so is not a test but the body of that process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use testkit::until::LONG;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::timeout;
 
-/// What tells a process that it is a child, and which file it works on.
+/// The variable that marks a process as a child, with the file that it works on.
 const CHILD: &str = "SEMEL_TEST_SQLITE_CHILD";
 
 /// The file to work on, if this process is a child.
@@ -19,17 +19,17 @@ pub(crate) fn path() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)
 }
 
-/// What a child tells its parent.
+/// Sends a line from a child to its parent.
 pub(crate) fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{line}").unwrap();
     out.flush().unwrap();
 }
 
-/// Lines that begin so are told to the parent; the others are those of the test harness.
+/// The prefix of lines for the parent; all other lines are those of the test harness.
 const MARK: &str = "child: ";
 
-/// A process that is killed with this.
+/// A process that is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
     lines: UnboundedReceiver<String>,
@@ -40,7 +40,7 @@ pub(crate) fn start(work: &str, place: &Place) -> Process {
     spawn(Command::new(std::env::current_exe().unwrap()), work, place.path())
 }
 
-/// The same as somebody who is not root.
+/// Starts the child as an account other than root.
 #[cfg(unix)]
 pub(crate) fn start_unprivileged(work: &str, place: &Place) -> Process {
     use std::os::unix::fs::MetadataExt;
@@ -50,7 +50,7 @@ pub(crate) fn start_unprivileged(work: &str, place: &Place) -> Process {
     if !is_root {
         return start(work, place);
     }
-    // The folders above this program may be closed to others.
+    // The folders above this program may not be accessible to other accounts.
     let copy = place.path().with_file_name("program");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let mut command = Command::new(copy);
@@ -59,8 +59,8 @@ pub(crate) fn start_unprivileged(work: &str, place: &Place) -> Process {
     spawn(command, work, place.path())
 }
 
-/// The same, with files that cannot grow beyond so many blocks, of 512 or 1,024 bytes; the signal that tells of it is
-/// ignored, so that a write fails.
+/// Starts the child with files that cannot grow beyond this many blocks, of 512 or 1,024 bytes; the
+/// signal for it is ignored, so that a write fails.
 #[cfg(target_os = "linux")]
 pub(crate) fn start_limited(work: &str, place: &Place, blocks: usize) -> Process {
     let mut command = Command::new("sh");
@@ -90,7 +90,7 @@ fn spawn(mut command: Command, work: &str, path: &Path) -> Process {
 }
 
 impl Process {
-    /// The next line that it tells.
+    /// The next line of the child.
     pub(crate) async fn line(&mut self) -> String {
         let line = timeout(LONG, self.lines.recv()).await.expect("it tells nothing");
         line.expect("it has ended without a word")
@@ -104,7 +104,7 @@ impl Process {
         assert!(status.success(), "prlimit of util-linux lifts the limit");
     }
 
-    /// Ends it without a warning, and returns all that it told before.
+    /// Kills the process without a warning, and returns all earlier lines.
     pub(crate) async fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

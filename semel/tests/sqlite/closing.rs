@@ -13,13 +13,13 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn what_is_queued_is_answered_and_one_file_is_left() {
+async fn queued_operations_are_answered_and_one_file_is_left() {
     let place = Place::new();
     let store = place.store().await;
     let asks = join_all((0..32).map(async |n| ask(&store, &format!("key-{n}")).await)).await;
     let claims = join_all(asks.iter().map(|ask| store.claim(ask)));
     let (claims, ()) = tokio::join!(claims, async {
-        // After them: they are polled first.
+        // The close comes after the claims, which are polled first.
         store.close().await;
     });
     for claim in claims {
@@ -47,7 +47,7 @@ async fn a_store_that_is_dropped_closes_its_files_in_the_end() {
     store.complete(&lease, &Outcome::new(200).unwrap()).await.unwrap().applied().unwrap();
     let client = place.client();
     client.busy_timeout(Duration::ZERO).unwrap();
-    // Nobody can do this who is not alone with the file.
+    // This succeeds only for the only connection to the file.
     let is_alone = || client.execute_batch("pragma journal_mode = delete").is_ok();
     assert!(!is_alone());
     drop(store);

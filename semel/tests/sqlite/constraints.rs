@@ -1,4 +1,4 @@
-//! Rows that cannot be: the table refuses them, whoever writes.
+//! Impossible rows: the table refuses them from any writer.
 
 use rusqlite::ffi;
 use semel::{Outcome, Store};
@@ -27,7 +27,7 @@ const ANY: &[&str] = &[
     "status = 42",
 ];
 
-/// What is no such value at all, which a table that is not strict would take.
+/// Values of another type, which a table that is not strict would accept.
 const OF_ANOTHER_TYPE: &[&str] = &[
     "version = 'one'",
     "fence = 1.5",
@@ -69,7 +69,7 @@ const DONE: &[&str] = &[
 const RELEASED: &[&str] =
     &["status = 200", "headers = x''", "body = x''", "subtype = 'x'", "finished_at = 1"];
 
-/// What may be: one row of each kind at its limits.
+/// The possible rows: one of each kind at its limits.
 const POSSIBLE: &[(&str, &str)] = &[
     ("running", "note = 'why', note_at = 1"),
     (

@@ -1,4 +1,4 @@
-//! A page of the file that is not what SQLite wrote.
+//! A damaged page of the file.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use testkit::stores::sqlite::Place;
 
 const PAGE_BYTES: usize = 4_096;
 
-/// Spoils the pages that hold the record of a key, or did.
+/// Damages the pages that hold the record of a key, or did.
 fn damage(place: &Place, key: &str) {
     let client = place.client();
     client.execute_batch("pragma wal_checkpoint(truncate)").unwrap();

@@ -1,4 +1,4 @@
-//! What is left of a body in the files after its record was removed.
+//! The remains of a body in the files after its record was removed.
 
 use semel::admin::{Inspect, OperatorAck, Prune};
 use semel::store::Ack;
@@ -11,17 +11,18 @@ fn secret(number: usize, bytes: usize) -> Vec<u8> {
     format!("secret-{number:04}-").into_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// How often the beginning of any secret stands in the file and in what is beside it.
+/// The number of places in the file, and in the files beside it, that contain the beginning of any
+/// secret.
 fn traces(place: &Place) -> usize {
     let folder = std::fs::read_dir(place.path().parent().unwrap()).unwrap();
     let files = folder.map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     files.map(|bytes| bytes.windows(7).filter(|found| found == b"secret-").count()).sum()
 }
 
-/// An operator who was asked to erase an answer forgot and pruned it, and found its body in the pages that were free, and in
-/// the write-ahead log.
+/// Regression: an operator who was asked to erase an answer forgot and pruned it, and its body was
+/// still in free pages and in the write-ahead log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_forgotten_and_pruned_is_in_none_of_the_files() {
+async fn a_forgotten_and_pruned_body_is_in_none_of_the_files() {
     let place = Place::new();
     let store = place.store().await;
     for number in 0..40 {
@@ -42,7 +43,7 @@ async fn what_was_forgotten_and_pruned_is_in_none_of_the_files() {
     while removed < 40 {
         removed += store.prune(&Prune::default()).await.unwrap();
     }
-    // No close, which would fold the log away: the store goes on.
+    // The store is not closed, which would remove the log, but continues.
     assert_eq!(traces(&place), 0);
     drop(store);
 }

@@ -1,4 +1,4 @@
-//! A file for which there is no room.
+//! A file that is full.
 
 use futures_util::future::join_all;
 use semel::admin::Prune;
@@ -34,7 +34,7 @@ async fn when_it_is_full_nothing_is_applied_and_it_recovers() {
         assert!(done.len() < 100, "it never was full");
     };
     assert!(done.len() > 2, "{}", done.len());
-    // It still runs, and others may finish that need no room.
+    // The attempt still runs, and other attempts may finish that need no space.
     assert!(store.find(unfinished.key()).await.unwrap().unwrap().outcome().is_none());
     assert_eq!(store.release(&early).await.unwrap(), Ack::Applied);
     let replay = store.claim(&ask(&store, "key-0").await).await.unwrap();
@@ -46,7 +46,8 @@ async fn when_it_is_full_nothing_is_applied_and_it_recovers() {
     assert_eq!(store.complete(&unfinished, &large()).await.unwrap(), Ack::Applied);
 }
 
-/// A batch is all or nothing. One that fails is halved, so that what still finds room is applied.
+/// A batch is all or nothing. A batch that fails is halved, so that the operations that still fit
+/// are applied.
 #[tokio::test]
 async fn of_a_batch_that_has_no_room_what_fails_is_not_applied() {
     let place = Place::new();
@@ -66,7 +67,7 @@ async fn of_a_batch_that_has_no_room_what_fails_is_not_applied() {
 }
 
 #[tokio::test]
-async fn what_is_in_use_of_the_file_falls_when_records_are_pruned() {
+async fn the_bytes_in_use_fall_when_records_are_pruned() {
     let place = Place::new();
     let store = place.store().await;
     let used = async || store.size().await.unwrap().bytes.unwrap();

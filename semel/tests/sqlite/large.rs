@@ -1,4 +1,4 @@
-//! Large outcomes: many at once take no more memory than a few.
+//! Large outcomes: many at once need no more memory than a few.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What operators look at, while others go on.
+//! The views of operators, while other processes write.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use testkit::claims::{ask, granted, retried};
 use testkit::stores::sqlite::{Place, end_lease};
 use testkit::until::until;
 
-/// The keys of all that is listed, page by page.
+/// The keys of all listed records, page by page.
 async fn listed(store: &SqliteStore, mut query: ListQuery) -> Vec<Key> {
     let mut seen = Vec::new();
     loop {
@@ -151,9 +151,9 @@ async fn pages_hold_each_record_once_while_others_are_added() {
     assert!(unique.is_superset(&before));
 }
 
-/// Held keys are found without reading all the others.
+/// Held keys are found without reading all other records.
 #[tokio::test]
-async fn what_has_no_outcome_has_an_index() {
+async fn records_without_an_outcome_have_an_index() {
     let place = Place::new();
     let (_store, client) = (place.store().await, place.client());
     let plan = |statement: &str| -> String {

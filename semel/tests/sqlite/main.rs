@@ -1,4 +1,4 @@
-//! The store on real files.
+//! The store on real files, a file for each property.
 
 mod child;
 

@@ -1,4 +1,4 @@
-//! Files that are opened, and those that are not.
+//! Files that can be opened, and files that cannot.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ async fn a_folder_that_is_not_there_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_refused_and_left_as_it_is() {
+async fn a_file_that_is_not_a_database_is_refused_and_left_as_it_is() {
     let place = Place::new();
     let text = "These are words, and no database. ".repeat(200);
     fs::write(place.path(), &text).unwrap();
@@ -47,7 +47,7 @@ async fn a_folder_is_no_file() {
 }
 
 #[tokio::test]
-async fn what_has_no_file_that_can_be_shared_is_refused() {
+async fn a_database_without_a_shared_file_is_refused() {
     for name in ["", ":memory:", "file:semel.db?mode=memory"] {
         let error = SqliteStore::open(name).await.err().expect("it was opened");
         assert!(!error.is_transient() && error.to_string().contains(&format!("{name:?}")), "{error}");
@@ -77,7 +77,7 @@ async fn a_new_file_is_for_its_owner_only() {
     }
 }
 
-/// Nobody may be root for this: root can write to what is read-only.
+/// This test needs an account other than root, which can write to read-only files.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_cannot_be_written_is_refused() {
@@ -101,7 +101,8 @@ async fn options_out_of_range_are_refused_by_name() {
     assert_eq!(refused.to_string(), "store refused: timeout of 0ns is not within 10ms to 600s");
 }
 
-/// SQLite would go on with the file that is gone, and everything that it answered would be lost with the process.
+/// SQLite would go on with the removed file, and everything that it acknowledged would be lost with
+/// the process.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_was_replaced_is_noticed() {

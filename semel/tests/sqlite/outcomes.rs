@@ -1,4 +1,4 @@
-//! Outcomes, as they are replayed and as people see them.
+//! Outcomes, as replays and in the view for people.
 
 use bytes::Bytes;
 use semel::store::Claim;
@@ -84,7 +84,8 @@ async fn a_key_is_shown_in_the_phase_it_is_in() {
         ("running", "running", None),
     ];
     let expected = expected.map(|(key, phase, note)| (key.into(), phase.into(), note.map(Into::into)));
-    // SQLite tells the time in milliseconds, so the one that was abandoned just now may still seem to run.
+    // SQLite tells the time in milliseconds, so a key that was abandoned just now may still seem to
+    // run.
     until("all are in their phase", async || {
         let shown = question.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
         let shown: Vec<(String, String, Option<String>)> = shown.map(Result::unwrap).collect();
@@ -101,7 +102,8 @@ async fn moments_are_shown_as_the_store_tells_them() {
     let record = store.find(lease.key()).await.unwrap().unwrap();
     let shown: String =
         client.query_row("select created_at from semel_outcomes", [], |row| row.get(0)).unwrap();
-    // The view has milliseconds, rounded, and the store has microseconds: the minute is the same, or the next.
+    // The view has milliseconds, rounded, and the store has microseconds: the minute is the same,
+    // or the next.
     let told = record.created_at.to_string();
     let next = record.created_at.after(std::time::Duration::from_millis(1)).to_string();
     assert!(shown[..16] == told[..16] || shown[..16] == next[..16], "{shown} {told}");

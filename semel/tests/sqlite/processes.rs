@@ -1,4 +1,4 @@
-//! Several processes on one file, some of which do not live on.
+//! Several processes on one file, some of which are killed.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 
 use crate::child::{self, Process, tell};
 
-/// How many callers a process has. All of all processes go over the same keys.
+/// The number of callers in each process. The callers of all processes use the same keys.
 const CALLERS: usize = 16;
 
-/// Not a test but a process that opens the file, and tells what was said.
+/// Not a test: a process that opens the file, and reports the result.
 #[tokio::test]
 async fn child_opens() {
     let Some(path) = child::path() else { return };
@@ -26,12 +26,12 @@ async fn child_opens() {
     }
 }
 
-/// Not a test but a process that claims one key after the other, and tells of each grant and each outcome as soon as
-/// it has heard of it.
+/// Not a test: a process that claims one key after the other, and reports each grant and each
+/// outcome as soon as it learns of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_load() {
     let Some(path) = child::path() else { return };
-    // It must not outlive its parent.
+    // The process must not outlive its parent.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(1);
@@ -51,7 +51,8 @@ async fn child_load() {
     callers.join_all().await;
 }
 
-/// Not a test but a process that writes until it fails, tells of that, and goes on until it works again.
+/// Not a test: a process that writes until it fails, reports that, and goes on until it works
+/// again.
 #[tokio::test]
 async fn child_fills() {
     let Some(path) = child::path() else { return };
@@ -86,7 +87,7 @@ async fn run(store: &SqliteStore, name: &str) {
     tell(&format!("done {name} {}", lease.token()));
 }
 
-/// Asks the same until it is answered.
+/// Repeats a call until it is answered.
 async fn persist<T, F: Future<Output = Result<T, StoreError>>>(ask: impl Fn() -> F) -> T {
     loop {
         match ask().await {
@@ -101,7 +102,7 @@ fn outcome(token: Token) -> Outcome {
     Outcome::json(&token.to_string()).unwrap()
 }
 
-/// What the processes have told.
+/// The reports of the processes.
 #[derive(Default)]
 struct Ledger {
     grants: HashMap<String, HashSet<Token>>,
@@ -128,7 +129,7 @@ impl Ledger {
         }
     }
 
-    /// Compares what was told with what is there.
+    /// Compares the reports with the records.
     async fn judge(&self, place: &Place) {
         let twice: Vec<_> = self.grants.iter().filter(|(_, tokens)| tokens.len() > 1).collect();
         assert!(twice.is_empty(), "granted to two: {twice:?}");
@@ -143,7 +144,7 @@ impl Ledger {
                     let is_replayed = matches!(&claim, Claim::Done(done) if done.outcome == outcome(*token));
                     assert!(is_replayed, "{key}: {claim:?}");
                 }
-                // Its process may have been killed before it heard.
+                // The process may have been killed before it learned of it.
                 None => assert!(matches!(claim, Claim::Running { .. } | Claim::Done(_)), "{key}: {claim:?}"),
             }
         }
@@ -168,7 +169,7 @@ async fn of_what_was_answered_nothing_is_lost_when_processes_are_killed() {
         }
         processes.push(child::start("load", &place));
     }
-    // With the last one, nobody is left who has the file open: the next one recovers it.
+    // With the last process, no connection to the file is left: the next one recovers it.
     for process in processes {
         for line in process.kill().await {
             ledger.note(&line);
@@ -186,7 +187,7 @@ async fn of_what_was_answered_nothing_is_lost_when_processes_are_killed() {
     ledger.judge(&place).await;
 }
 
-/// What a quota does: the write fails, and nobody can tell how much of it was done.
+/// The effect of a quota: the write fails, and it is unknown how much of it was done.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_log_that_cannot_be_written_is_waited_for() {

@@ -1,4 +1,4 @@
-//! Pruning beside everything else that goes on.
+//! Pruning beside concurrent load.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ fn names(client: &Connection) -> Vec<String> {
     question.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Makes so many copies of each record, with keys of their own.
+/// Makes this many copies of each record, with keys of their own.
 fn multiply(client: &Connection, copies: usize) {
     client
         .execute_batch(&format!(
@@ -35,7 +35,7 @@ fn multiply(client: &Connection, copies: usize) {
         .unwrap();
 }
 
-/// Records of every kind; what is expired has it in its name.
+/// Records of every kind; the names of expired ones contain that word.
 async fn all_kinds(place: &Place) -> Connection {
     let (store, client) = (place.store().await, place.client());
     let now = store.now().await.unwrap().as_micros();
@@ -60,7 +60,7 @@ async fn all_kinds(place: &Place) -> Connection {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
-    // Enough for several transactions of each.
+    // The copies are enough for several transactions of each kind.
     const COPIES: usize = 1_500;
     let place = Place::new();
     let client = all_kinds(&place).await;
@@ -73,7 +73,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
             let gone = store.prune(&Prune { limit: 700, ..Prune::default() }).await.unwrap();
             assert!(gone <= 700);
             removed += gone;
-            // Others may have been faster; when nothing is left, all hear of it.
+            // Another pruner may have been faster; when nothing is left, all pruners learn it.
             if gone == 0 {
                 return removed;
             }
@@ -104,7 +104,7 @@ async fn only_the_realm_that_was_named_is_pruned_and_no_more_than_asked_for() {
     assert_eq!(names(&client).len(), 5 * 1_001);
 }
 
-/// A grant by the store's clock: fences are made of it.
+/// A grant, by the fence, which contains the store's clock.
 struct Grant {
     fence: Fence,
     deadline: Timestamp,
@@ -128,7 +128,7 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
     for number in 0..24 {
         let (store, grants, enough) = (stores[number % 2].clone(), Arc::clone(&grants), enough.clone());
         tasks.spawn(async move {
-            // A record is over soon after its outcome is there, or its lease is over.
+            // A record expires soon after its outcome is recorded, or its lease is over.
             let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
             for turn in number.. {
                 if enough() {
@@ -139,7 +139,7 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
                 let Claim::Granted(lease) = store.claim(&ask).await.unwrap() else { continue };
                 let grant = Grant { fence: lease.fence(), deadline: lease.deadline() };
                 grants.lock().unwrap().entry(name).or_default().push(grant);
-                // Some complete, some are lost.
+                // Some attempts complete, some are lost.
                 if number % 3 > 0 {
                     let _ack = store.complete(&lease, &Outcome::json(&number).unwrap()).await;
                 }
@@ -151,7 +151,8 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
         tasks.spawn(async move {
             while !enough() {
                 store.prune(&Prune::default()).await.unwrap();
-                // A pruner that never rests takes the processor from the claims it is to race with.
+                // A pruner without pauses would take the processor from the claims that it races
+                // with.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });

@@ -4,7 +4,7 @@ use semel::SqliteStore;
 use testkit::contest;
 use testkit::stores::sqlite::Place;
 
-/// Two stores on one file, as of two processes, which is gone with the first of the pair.
+/// Two stores on one file, as in two processes. The file is removed with the first of the pair.
 async fn two_stores() -> (Place, [SqliteStore; 2]) {
     let place = Place::new();
     let stores = [place.store().await, place.store().await];

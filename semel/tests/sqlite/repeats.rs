@@ -9,7 +9,8 @@ use semel::{Outcome, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 
-/// What changes with every commit that writes: the log, and the version that other connections see.
+/// The properties that change with every commit that writes: the log, and the version that other
+/// connections see.
 fn trace(place: &Place, client: &Connection) -> (u64, std::time::SystemTime, i64) {
     let log = fs::metadata(place.beside("-wal")).unwrap();
     let version = client.query_row("pragma data_version", [], |row| row.get(0)).unwrap();
@@ -43,7 +44,7 @@ async fn a_batch_of_repeats_writes_nothing() {
         }))
         .await;
     }
-    // A write that comes to nothing leaves no trace either.
+    // A write without an effect leaves no trace either.
     assert_eq!(store.complete(&leases[0], &outcome).await.unwrap(), Ack::Repeated);
     assert_eq!(trace(&place, &client), before);
 

@@ -1,4 +1,4 @@
-//! The schema: how it comes, goes, and is refused.
+//! The schema: its migration up and down, and its refusals.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,13 +19,13 @@ async fn bare() -> (Place, SqliteStore, Connection) {
     (place, store, client)
 }
 
-/// What is in the file.
+/// The tables and views in the file.
 fn contents(client: &Connection) -> Vec<String> {
     let question = "select name from sqlite_schema where name not like 'sqlite_%' order by name";
     client.prepare(question).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// A key can be run from beginning to end.
+/// Runs a key from beginning to end.
 async fn works(store: &SqliteStore) {
     let ask = ask(store, &Token::random().to_string()).await;
     let lease = granted(store, &ask).await;
@@ -34,7 +34,7 @@ async fn works(store: &SqliteStore) {
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);
 }
 
-/// What each verb says that depends on the schema.
+/// The answers of the verbs that depend on the schema.
 async fn verbs(store: &SqliteStore) -> BTreeMap<&'static str, Result<(), StoreError>> {
     let ask = ask(store, "key").await;
     let (key, now) = (&ask.key, store.now().await.unwrap());
@@ -62,7 +62,7 @@ async fn verbs(store: &SqliteStore) -> BTreeMap<&'static str, Result<(), StoreEr
     ])
 }
 
-/// Every verb is refused for good, with this advice.
+/// Checks that every verb is refused for good, with this advice.
 async fn all_refused(store: &SqliteStore, advice: &str) {
     for (verb, answer) in verbs(store).await {
         let refused = answer.expect_err(verb);
@@ -71,7 +71,7 @@ async fn all_refused(store: &SqliteStore, advice: &str) {
     }
 }
 
-/// Writes into the book what a later version of semel would have.
+/// Enters a migration of a later version of semel.
 fn newer(client: &Connection, needs: i32) {
     let note = "insert into semel_migrations (version, name, checksum, needs) values (99, 'later', zeroblob(32), ?1)";
     client.execute(note, [needs]).unwrap();
@@ -94,7 +94,7 @@ async fn the_way_up_is_gone_once_and_the_way_down_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn tables_of_somebody_else_are_left_alone() {
+async fn foreign_tables_are_left_alone() {
     let place = Place::new();
     let client = place.client();
     client.execute_batch("create table theirs as select 7 as seven").unwrap();
@@ -112,14 +112,14 @@ fn application_id(client: &Connection) -> i32 {
 }
 
 #[tokio::test]
-async fn a_new_file_says_whose_it_is() {
+async fn a_new_file_names_its_application() {
     let place = Place::new();
     let _store = place.store().await;
     assert_eq!(&application_id(&place.client()).to_be_bytes(), b"seml");
 }
 
 #[tokio::test]
-async fn of_many_who_migrate_a_new_file_at_once_one_does() {
+async fn of_many_concurrent_migrations_of_a_new_file_one_is_applied() {
     let place = Place::new();
     let stores = join_all((0..8).map(|_| place.options().open())).await;
     let applied = join_all(stores.iter().map(|store| store.as_ref().unwrap().migrate())).await;
@@ -185,7 +185,7 @@ async fn a_schema_that_needs_newer_code_is_left_alone_by_every_verb() {
     store.migrate().await.unwrap();
     works(&store).await;
     newer(&client, 99);
-    // As every migration does, it changes the schema.
+    // Like every migration, this one changes the schema.
     client.execute_batch("create table semel_later (x)").unwrap();
     all_refused(&store, "use a newer semel").await;
     all_refused(&place.options().open().await.unwrap(), "use a newer semel").await;
@@ -206,7 +206,7 @@ async fn a_newer_schema_that_this_code_can_run_beside_is_used() {
     let fresh = place.options().open().await.unwrap();
     assert_eq!(fresh.migrate().await.unwrap(), 0);
     works(&fresh).await;
-    // It does not know how to take back what it does not know.
+    // This version cannot revert a migration that it does not know.
     fresh.migrate_down(0).await.expect_err("version 99 is not known");
     works(&fresh).await;
 }

@@ -1,4 +1,4 @@
-//! Records that cannot be read: errors, never absent, and never written over.
+//! Records that cannot be read, which are errors, never absent, and never overwritten.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use semel::{Fence, Key, Outcome, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
 
-/// What somebody else has written, or a newer semel would.
+/// Changes by another program, or by a newer semel.
 const DAMAGES: [&str; 9] = [
     "fingerprint_version = 2",
     "fingerprint_version = 1000",
@@ -25,12 +25,12 @@ const DAMAGES: [&str; 9] = [
 
 fn damage(client: &Connection, change: &str) {
     let change = format!("update semel_records set {change} where key = 'key'");
-    // Whoever can write to the file can also switch this off.
+    // Any program that can write to the file can also switch this off.
     client.execute_batch("pragma ignore_check_constraints = on").unwrap();
     assert_eq!(client.execute(&change, []).unwrap(), 1, "{change}");
 }
 
-/// All that is stored of a key, as text.
+/// Everything that is stored of a key, as text.
 fn stored(client: &Connection) -> String {
     let question = "select hex(fingerprint_version || operation || resource || state || attempt || owner || version) \
                     || hex(token) from semel_records where key = 'key'";
@@ -44,7 +44,7 @@ fn is_unreadable<T: Debug>(answer: Result<T, StoreError>, what: &str) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
+async fn an_unreadable_record_is_an_error_to_all_and_stays_as_it_is() {
     for change in DAMAGES {
         let place = Place::new();
         let (store, client) = (place.store().await, place.client());
@@ -70,7 +70,7 @@ async fn what_cannot_be_read_is_an_error_to_everybody_and_stays_as_it_is() {
         is_unreadable(store.list(&ListQuery::default()).await, &place_of("list"));
         let forget = store.forget(&asked.key, Fence::new(1), "no use").await;
         is_unreadable(forget, &place_of("forget"));
-        // One that cannot be read does not stand in the way of the others.
+        // An unreadable record does not affect the others.
         granted(&store, &ask(&store, "another").await).await;
 
         assert_eq!(stored(&client), before, "{change} was written over");
@@ -91,7 +91,7 @@ async fn an_outcome_that_cannot_be_read_is_not_replayed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_keeps_nobody_else_from_an_answer() {
+async fn unreadable_records_do_not_affect_other_keys() {
     let place = Place::new();
     let (store, client) = (place.store().await, place.client());
     let bad = ask(&store, "key").await;

@@ -1,4 +1,5 @@
-//! What breaks other designs of two tiers, case by case: here it costs time, and neither a second run nor a stuck key.
+//! The failures of other designs of two tiers, case by case: here they cost time, and cause neither
+//! a second run nor a stuck key.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use testkit::until::until;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// The same question by somebody else.
+/// The same request by another attempt.
 fn again(asked: &Ask) -> Ask {
     Ask { token: Token::random(), ..asked.clone() }
 }
 
-/// Somebody else asks, and hears the outcome of this name.
+/// Checks that another attempt gets the outcome of this name.
 async fn replays(store: &impl Store, asked: &Ask, name: &str) {
     let claim = store.claim(&again(asked)).await.unwrap();
     assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome(name)), "{claim:?}");
@@ -54,7 +55,8 @@ async fn flush_after_complete() {
     assert!(tier.hot().recall(&asked.key).await.unwrap().is_some(), "completion has reached the hot store");
     for _ in 0..3 {
         flush(&own.place.redis).await;
-        // Elsewhere the first of these leaves "in progress" behind, and the others are refused for a day.
+        // In other designs the first failure leaves "in progress" behind, and all repeats are
+        // refused for a day.
         for _ in 0..3 {
             replays(&tier, &asked, "it").await;
         }
@@ -105,7 +107,7 @@ async fn hot_frozen_for_longer_than_its_timeout() {
         is_running(&tier, &other).await;
         assert_eq!(tier.complete(&lease, &outcome("other")).await.unwrap(), Ack::Applied);
     }
-    // It is frozen for longer than any timeout.
+    // The server is frozen for longer than any timeout.
     sleep(Duration::from_secs(3).saturating_sub(began.elapsed())).await;
     own.servers.signal("CONT", "hot").unwrap();
     for number in 0..50 {
@@ -119,7 +121,8 @@ async fn hot_answering_with_an_older_state() {
     let place = Place::shared();
     let tier = place.tier().await;
     let asked = ask(&tier, "key").await;
-    // A Redis that was a store by itself before says "running", and later something that nobody can read.
+    // A Redis that was a store by itself before answers "running", and later with an unreadable
+    // value.
     let _old = granted(tier.hot(), &asked).await;
     let lease = granted(&tier, &again(&asked)).await;
     is_running(&tier, &asked).await;
@@ -149,23 +152,23 @@ async fn durable_out_while_hot_is_up_and_durable_back() {
     tier.drain().await;
     server.crash().unwrap();
     for _ in 0..100 {
-        // Nothing of this reaches Postgres: there is none.
+        // None of this reaches Postgres, which does not exist here.
         replays(&tier, &done, "it").await;
     }
     let mismatch = Ask { intent: Intent::of("charge", "", &2).unwrap(), ..again(&done) };
-    // What a mismatch says is in the record, so that only Postgres can tell it.
+    // The description of a mismatch is in the record, so that only Postgres knows it.
     let refused = tier.claim(&mismatch).await.unwrap_err();
     assert!(refused.is_transient(), "{refused}");
     let refused = tier.claim(&fresh).await.unwrap_err();
     assert!(refused.is_transient(), "{refused}");
-    // The same through the engine: nothing runs, and HTTP would say 503.
+    // Through the engine, too, nothing runs, and HTTP would answer 503.
     let once = Once::new(tier.clone());
     let key = Key::new("tests", "engine").unwrap();
     let run = once.run(&key, &fresh.intent, |_| async { Ok::<_, Failure>("it ran".to_owned()) });
     assert!(matches!(run.await, Err(RunError::Unavailable(_))));
 
     server.start_again().unwrap();
-    // Elsewhere a failure of the database after the claim in Redis locks the key.
+    // In other designs, a failure of the database after the claim in Redis locks the key.
     let mut lease = None;
     until("the durable store grants again", async || {
         if let Ok(Claim::Granted(granted)) = tier.claim(&fresh).await {

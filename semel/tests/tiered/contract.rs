@@ -1,4 +1,4 @@
-//! The contract of every store, kept by a tier.
+//! The contract of every store, on a tier.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use semel::{MemoryStore, Tiered};
 use testkit::stores::sqlite;
 use testkit::stores::tiered::{Place, cache};
 
-/// The second handle has the same hot store, as two processes before one Redis have.
+/// Checks every promise. The second handle has the same hot store, like two processes with one
+/// Redis.
 async fn keeps_every_promise(tier: impl Inspect, peer: impl Inspect) {
     let subject =
         Subject::new(tier).with_peer(peer).with_lease(Duration::from_secs(3)).with_checks_at_once(64);

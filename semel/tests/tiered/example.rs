@@ -1,4 +1,4 @@
-//! The example runs, and does what it says.
+//! The example, run as it is.
 
 use testkit::stores::tiered::Place;
 

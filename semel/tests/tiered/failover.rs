@@ -1,4 +1,5 @@
-//! What a failover of Redis forgets: told truthfully for Redis alone, and nothing for Redis before Postgres.
+//! The writes that a failover of Redis loses: honestly reported for Redis alone, and none for Redis
+//! in front of Postgres.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use testkit::servers::RedisServers;
 use testkit::stores::tiered::Place;
 use tokio::time::{Instant, sleep};
 
-/// How many keys are claimed before the failover; about a third of them at the master that dies.
+/// The number of keys that are claimed before the failover; about a third of them are on the master
+/// that dies.
 const KEYS: usize = 300;
 
 /// A cluster of three masters, `node0` to `node2`, with a replica each.
@@ -26,7 +28,7 @@ impl Cluster {
         Self { servers, ports }
     }
 
-    /// By a server that survives.
+    /// A place that is reached by a server that survives.
     fn place(&self) -> Place {
         Place::on(format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", self.ports[1], self.ports[2]))
     }
@@ -50,11 +52,11 @@ impl Cluster {
         panic!("the first master has no replica");
     }
 
-    /// Stops the replica of the first master, so that it hears of nothing any more.
+    /// Stops the replica of the first master, so that it receives nothing any more.
     async fn stop_replication(&mut self) -> usize {
         let replica = self.replica_of_the_first().await;
         self.servers.signal("STOP", &format!("node{replica}")).unwrap();
-        // It would find in its socket what the master sends meanwhile.
+        // The replica would find in its socket the writes of the master from that time.
         let kill = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("replica").to_owned();
         let killed: i64 = kill.query_async(&mut self.connection(0).await).await.unwrap();
         assert_eq!(killed, 1);
@@ -73,7 +75,7 @@ impl Cluster {
     }
 }
 
-/// Asks until there is an answer: while the cluster finds its way there may be none.
+/// Repeats a claim until there is an answer: during a failover there may be none.
 async fn persist(store: &impl Store, asked: &Ask) -> Claim {
     let began = Instant::now();
     loop {
@@ -87,16 +89,17 @@ async fn persist(store: &impl Store, asked: &Ask) -> Claim {
     }
 }
 
-/// What became of keys that were claimed before a failover.
+/// The fate of keys that were claimed before a failover.
 #[derive(Debug, Default)]
 struct Report {
-    /// Granted to somebody else although the first one holds a lease: its work runs twice.
+    /// The keys that were granted to another attempt although the first one holds a lease: their
+    /// work runs twice.
     doubles: usize,
-    /// Whose first owner could not record its outcome.
+    /// The keys whose first owner could not record its outcome.
     lost: usize,
 }
 
-/// Claims keys, lets a master die that was alone in knowing of some of them, and claims them again.
+/// Claims keys, kills a master whose last writes no replica has, and claims the keys again.
 async fn claimed_over_a_failover(cluster: &mut Cluster, store: &impl Store) -> Report {
     let now = store.now().await.unwrap();
     let asks: Vec<Ask> = (0..KEYS).map(|number| ask_at(now, &format!("key {number}"))).collect();
@@ -128,7 +131,7 @@ async fn redis_alone_runs_twice_what_a_failover_forgot_and_that_is_reported() {
     let store: RedisStore = cluster.place().hot().await;
     let report = claimed_over_a_failover(&mut cluster, &store).await;
     println!("Redis alone, {KEYS} keys claimed before a failover: {report:?}");
-    // A third of the keys was at the master that died; which ones is chance.
+    // A third of the keys was on the master that died; the choice is random.
     assert!((KEYS / 6..=KEYS / 2).contains(&report.doubles), "{report:?}");
     assert_eq!(report.lost, report.doubles);
 }

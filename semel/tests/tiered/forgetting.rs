@@ -1,5 +1,5 @@
-//! What an operator changes reaches both stores, and what the hot one remembers is never kept for longer than in the
-//! durable one.
+//! An operator's changes, which reach both stores, and the memory of the hot store, which never
+//! outlasts the durable record.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use semel::{Store, Tiered};
 use testkit::claims::{ask, granted, outcome, retried};
 use testkit::stores::tiered::{Own, Place, cache};
 
-/// A key with an outcome, of which the hot store knows.
+/// A key with an outcome that the hot store remembers.
 async fn done<H: Hot, D: Store>(tier: &Tiered<H, D>, name: &str) -> (Ask, semel::Lease) {
     let asked = ask(tier, name).await;
     let lease = granted(tier, &asked).await;
@@ -30,8 +30,8 @@ async fn is_forgotten_by_both<H: Hot, D: Inspect>(tier: &Tiered<H, D>) {
     assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
     let next = granted(tier, &again(&asked)).await;
     assert_eq!(tier.complete(&next, &outcome("another")).await.unwrap(), Ack::Applied);
-    // What somebody still has in hand of the forgotten one does not come back, whether the hot store knows of the new
-    // one already or not.
+    // An entry of the forgotten outcome that is still in flight does not come back, whether or not
+    // the hot store knows the new one.
     let claim = tier.claim(&again(&asked)).await.unwrap();
     assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome("another")), "{claim:?}");
 }
@@ -66,7 +66,8 @@ async fn reset_key_runs_again_whatever_the_hot_store_remembered() {
     let asked = ask(&tier, "key").await;
     let lost = granted(&tier, &asked).await;
     assert_eq!(tier.abandon(&lost, "lost").await.unwrap(), Ack::Applied);
-    // It cannot be there within a life of the key; if it is all the same, a reset removes it.
+    // Such an entry cannot be there within a life of the key; if it is nevertheless, a reset
+    // removes it.
     tier.hot().plant(&asked.key, &stray, Duration::from_secs(600), Duration::from_secs(5)).await.unwrap();
     assert_eq!(tier.reset(&asked.key, lost.fence(), "nothing happened").await.unwrap(), OperatorAck::Applied);
     assert_eq!(granted(&tier, &again(&asked)).await.attempt(), 2);
@@ -82,21 +83,22 @@ async fn operator_hears_that_the_hot_store_did_not_and_can_try_again() {
     assert!(error.is_unknown(), "{error}");
     assert!(error.to_string().contains("the hot one (redis) did not hear of it"), "{error}");
     own.servers.signal("CONT", "hot").unwrap();
-    // It is missing in the durable store by now, which is no reason to leave it in the hot one.
+    // The key is missing in the durable store by now, which is no reason to leave it in the hot
+    // one.
     assert_eq!(tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap(), OperatorAck::Missing);
     assert_eq!(tier.hot().recall(&asked.key).await.unwrap(), None);
     granted(&tier, &again(&asked)).await;
 }
 
 #[tokio::test]
-async fn operator_who_tries_again_after_somebody_used_the_key_takes_nothing_from_them() {
+async fn repeated_forget_after_a_new_use_of_the_key_takes_nothing_from_it() {
     let mut own = Own::start();
     let tier = own.place.tier().await;
     let (asked, lease) = done(&tier, "key").await;
     own.servers.signal("STOP", "hot").unwrap();
     let error = tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap_err();
     assert!(error.is_unknown(), "{error}");
-    // Somebody who does not ask the hot store gets the key, as it is new.
+    // A caller that does not ask the hot store gets the key, because it is new.
     let next = granted(tier.durable(), &again(&asked)).await;
     assert_eq!(tier.durable().complete(&next, &outcome("another")).await.unwrap(), Ack::Applied);
     own.servers.signal("CONT", "hot").unwrap();
@@ -106,7 +108,7 @@ async fn operator_who_tries_again_after_somebody_used_the_key_takes_nothing_from
     assert!(matches!(&claim, Claim::Done(done) if done.outcome == outcome("another")), "{claim:?}");
 }
 
-/// For how much longer Redis remembers the one key that it has, in milliseconds.
+/// The remaining time for which Redis remembers its only key, in milliseconds.
 async fn left_in_redis(url: &str) -> i64 {
     let client = redis::Client::open(url).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -123,7 +125,7 @@ async fn hot_store_never_remembers_for_longer_than_the_durable_one() {
     let terms = Terms::new(Duration::from_secs(1), retention).unwrap();
     let asked = Ask { terms, ..ask(&tier, "key").await };
     let lease = granted(&tier, &asked).await;
-    // Renewals move the end of the lease and not of the retention.
+    // Renewals move the end of the lease but not that of the retention.
     assert_eq!(tier.renew(&lease, Duration::from_secs(3_600)).await.unwrap(), Ack::Applied);
     assert_eq!(tier.complete(&lease, &outcome("it")).await.unwrap(), Ack::Applied);
     tier.drain().await;
@@ -134,7 +136,7 @@ async fn hot_store_never_remembers_for_longer_than_the_durable_one() {
     let left = left_in_redis(&own.place.redis).await;
     assert!(left > 30_000 && left <= durable_left().await, "{left}");
 
-    // The same if a read brings it there.
+    // The same holds if a read plants it there.
     testkit::stores::tiered::flush(&own.place.redis).await;
     assert!(matches!(tier.claim(&again(&asked)).await.unwrap(), Claim::Done(_)));
     tier.drain().await;

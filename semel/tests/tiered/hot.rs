@@ -1,4 +1,4 @@
-//! What both hot stores do with what they are to remember.
+//! The entries of a hot store, in both implementations.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn recalled(hot: &dyn Hot) -> Option<Remembered> {
     hot.recall(&key()).await.unwrap()
 }
 
-async fn what_is_newer_stays(hot: &dyn Hot) {
+async fn the_newer_entry_stays(hot: &dyn Hot) {
     assert_eq!(recalled(hot).await, None);
     plant(hot, 20).await;
     assert_eq!(recalled(hot).await, Some(remembered(20)));
@@ -68,13 +68,13 @@ async fn nothing_is_remembered_for_too_long(hot: &dyn Hot) {
 }
 
 #[tokio::test]
-async fn what_is_newer_stays_in_redis() {
-    what_is_newer_stays(&Place::shared().hot().await).await;
+async fn the_newer_entry_stays_in_redis() {
+    the_newer_entry_stays(&Place::shared().hot().await).await;
 }
 
 #[tokio::test]
-async fn what_is_newer_stays_in_memory() {
-    what_is_newer_stays(&cache()).await;
+async fn the_newer_entry_stays_in_memory() {
+    the_newer_entry_stays(&cache()).await;
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn memory_remembers_nothing_for_too_long() {
 }
 
 #[tokio::test]
-async fn what_reaches_redis_too_late_is_left_alone() {
+async fn an_entry_that_reaches_redis_too_late_is_ignored() {
     let hot = Place::shared().hot().await;
     hot.plant(&key(), &remembered(1), LONG, Duration::ZERO).await.unwrap();
     assert_eq!(recalled(&hot).await, None);

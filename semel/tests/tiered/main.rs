@@ -1,4 +1,4 @@
-//! A hot store before a durable one, both real.
+//! A hot store in front of a durable one, both real.
 
 mod contract;
 mod hot;

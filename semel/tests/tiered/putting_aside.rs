@@ -1,4 +1,4 @@
-//! A hot store that is slow or dead is put aside, and nobody notices but for the first few.
+//! A hot store that is slow or down is skipped, and only the first few callers notice.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::claims::{ask, granted, outcome};
 use testkit::stores::tiered::Own;
 use tokio::time::Instant;
 
-/// How long a claim of a new key takes.
+/// The duration of a claim of a new key.
 async fn claim(tier: &impl Store, name: &str) -> Duration {
     let asked = ask(tier, name).await;
     let began = Instant::now();
@@ -16,7 +16,7 @@ async fn claim(tier: &impl Store, name: &str) -> Duration {
     began.elapsed()
 }
 
-/// Claims after which the hot store has answered nobody.
+/// The number of claims that waited before the hot store was skipped.
 async fn slow_claims(tier: &impl Store, timeout: Duration) -> usize {
     let mut slow = 0;
     for number in 0..60 {
@@ -26,14 +26,14 @@ async fn slow_claims(tier: &impl Store, timeout: Duration) -> usize {
 }
 
 #[tokio::test]
-async fn first_few_wait_for_a_frozen_hot_store_and_the_others_do_not() {
+async fn the_first_few_wait_for_a_frozen_hot_store_and_later_claims_do_not() {
     let mut own = Own::start();
     let timeout = Duration::from_secs(1);
     let tier = own.place.tier().await.with_timeout(timeout).unwrap();
     claim(&tier, "before").await;
     own.servers.signal("STOP", "hot").unwrap();
     let slow = slow_claims(&tier, timeout).await;
-    // Three in a row are enough. A busy machine may add slow ones of its own.
+    // Three failures in a row are enough. A busy machine may add slow claims of its own.
     assert!((3..30).contains(&slow), "{slow} of 60 claims have waited");
     own.servers.signal("CONT", "hot").unwrap();
 }

@@ -1,4 +1,7 @@
 //! The listener for operators: health, metrics, configuration.
+//!
+//! - `guard`: access by host name and token.
+//! - `visitors`: the open connections, of which there is a limited number.
 
 mod guard;
 mod visitors;

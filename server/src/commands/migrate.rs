@@ -14,8 +14,8 @@ use crate::stores::Opened;
 pub(crate) enum MigrateCommand {
     /// Brings the schema up to date
     ///
-    /// It may run several times: what is there is left alone. Where processes of an older version cannot run beside the new
-    /// schema, it says so and changes nothing; stop them, then say --yes.
+    /// It may run several times: what is there is left alone. Where processes of an older version
+    /// cannot run beside the new schema, it says so and changes nothing; stop them, then say --yes.
     ///
     /// Example: semel migrate up --store postgres://semel@db/app
     Up(UpArgs),
@@ -32,7 +32,7 @@ pub(crate) enum MigrateCommand {
     /// Example: semel migrate status --output json
     Status(StatusArgs),
 
-    /// Prints the schema as a script, for those who run their own migrations
+    /// Prints the schema as a script, for operators who run migrations with their own tools
     ///
     /// It reaches for no server.
     ///

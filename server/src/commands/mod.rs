@@ -1,5 +1,14 @@
-//! The operator's commands, a file for each, with its arguments; `undo` is both `reset` and `forget`.
-//! `shared/` has what several commands use.
+//! The commands of the operator, with their arguments.
+//!
+//! - `migrate`: `semel migrate up`, `down`, `status` and `print`.
+//! - `list`, `stale`: the records in a table.
+//! - `inspect`: one record with its timeline.
+//! - `resolve`: the outcome of a held or lost key.
+//! - `undo`: both `reset` and `forget`.
+//! - `prune`, `stats`: the removal of expired records, and the counts.
+//! - `health`: the health of a store or of a gateway.
+//! - `completions`: completions for shells.
+//! - `shared/`: the parts that several commands use.
 
 pub(crate) mod migrate;
 pub(crate) mod list;

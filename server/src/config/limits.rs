@@ -20,18 +20,21 @@ pub(crate) struct LimitSettings {
     #[arg(long, env = "SEMEL_MAX_ATTEMPTS", value_name = "NUMBER")]
     pub(crate) max_attempts: Option<usize>,
 
-    /// How much the store may keep before new keys get 503, such as 10GiB or 5000000records [default: no limit]
+    /// How much the store may keep before new keys get 503, such as 10GiB or 5000000records
+    /// [default: no limit]
     ///
-    /// Replays go on, and no record is removed before its time. It is measured every few seconds: bytes for SQLite, records for
-    /// memory, either for Postgres and Redis.
+    /// Replays go on, and no record is removed before its time. It is measured every few seconds:
+    /// bytes for SQLite, records for memory, either for Postgres and Redis.
     #[arg(long, env = "SEMEL_MAX_STORE", value_name = "SIZE")]
     pub(crate) max_store: Option<StoreLimit>,
 
-    /// The most unsettled keys of one caller, counted in this process; beyond: 429 [default: no limit]
+    /// The most unsettled keys of one caller, counted in this process; beyond: 429 [default: no
+    /// limit]
     #[arg(long, env = "SEMEL_MAX_UNSETTLED_PER_CALLER", value_name = "NUMBER")]
     pub(crate) max_unsettled_per_caller: Option<u32>,
 
-    /// The most new keys of one caller within a time, such as 1000/1h, counted in this process; beyond: 429 [default: no limit]
+    /// The most new keys of one caller within a time, such as 1000/1h, counted in this process;
+    /// beyond: 429 [default: no limit]
     #[arg(long, env = "SEMEL_MAX_NEW_PER_CALLER", value_name = "RATE")]
     pub(crate) max_new_per_caller: Option<Rate>,
 }

@@ -1,4 +1,13 @@
 //! The configuration of the gateway, checked and complete.
+//!
+//! - `settings`: the settings from flags, variables and the file, each optional.
+//! - `limits`: the limits of requests, attempts and the store.
+//! - `words`, `units`: the values of settings: choices, sizes and durations.
+//! - `pattern`: the paths that a route covers.
+//! - `jwt`: the settings of verified tokens.
+//! - `secrets`: the secrets that seal the secret of the principals.
+//! - `guarded`: the header fields on which the gateway relies.
+//! - `shown`: the configuration as the admin listener shows it.
 
 mod settings;
 pub(crate) mod guarded;

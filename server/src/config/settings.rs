@@ -13,13 +13,13 @@ use super::limits::LimitSettings;
 use super::units::{Size, Span};
 use super::words::{Admin, AnonymousCallers, Scoping, Spelling, Uncovered, Underscores};
 
-/// The settings of the gateway. A flag goes before a variable, and that before the file; what none of them says is
-/// the default.
+/// The settings of the gateway. A flag takes precedence over a variable, and a variable over the
+/// file; a setting that none of them has gets its default.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Settings {
     /// A file with these settings and with routes
     ///
-    /// It is TOML; each key is the name of a flag. SIGHUP reads it anew.
+    /// It is TOML; each key is the name of a flag. SIGHUP reloads it.
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -38,10 +38,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "SEMEL_ADMIN", value_name = "ADDRESS")]
     pub(crate) admin: Option<Admin>,
 
-    /// Names by which the admin listener may be asked, besides `localhost` and its own address; `*` for any
+    /// Names by which the admin listener may be asked, besides `localhost` and its own address; `*`
+    /// for any
     ///
-    /// A web page can make a browser ask an address of its choice under the name of the page. So a request for another host
-    /// is refused.
+    /// A web page can make a browser ask an address of its choice under the name of the page. So a
+    /// request for another host is refused.
     #[arg(long, env = "SEMEL_ADMIN_HOST", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) admin_host: Option<Vec<String>>,
 
@@ -56,11 +57,13 @@ pub(crate) struct Settings {
     #[command(flatten)]
     pub(crate) route: RouteSettings,
 
-    /// How long the head of a request may take, and how long a connection may be idle [default: 30s]
+    /// How long the head of a request may take, and how long a connection may be idle [default:
+    /// 30s]
     #[arg(long, env = "SEMEL_HEADER_TIMEOUT", value_name = "DURATION")]
     pub(crate) header_timeout: Option<Span>,
 
-    /// How long a request's body may take, or its next bytes without a key, and a client to take more of its response [default: 30s]
+    /// How long a request's body may take, or its next bytes without a key, and a client to take
+    /// more of its response [default: 30s]
     #[arg(long, env = "SEMEL_BODY_TIMEOUT", value_name = "DURATION")]
     pub(crate) body_timeout: Option<Span>,
 
@@ -71,7 +74,8 @@ pub(crate) struct Settings {
     #[command(flatten)]
     pub(crate) limits: LimitSettings,
 
-    /// What becomes of a request with a key that no route covers [default: refuse if there are routes, else pass]
+    /// What becomes of a request with a key that no route covers [default: refuse if there are
+    /// routes, else pass]
     ///
     /// Its client believes that a repeat is safe. It counts on POST, PUT, PATCH and DELETE.
     #[arg(long, env = "SEMEL_UNCOVERED", value_name = "WHAT")]
@@ -79,13 +83,13 @@ pub(crate) struct Settings {
 
     /// What becomes of header fields with an underscore in their name [default: drop]
     ///
-    /// Services behind CGI, WSGI and the like take `X_User` for `X-User`. Allowed, they are passed on unless they could be taken for a
-    /// field that the gateway itself counts on.
+    /// Services behind CGI, WSGI and the like take `X_User` for `X-User`. Allowed, they are passed
+    /// on unless they could be taken for a field that the gateway itself counts on.
     #[arg(long, env = "SEMEL_UNDERSCORES", value_name = "WHAT")]
     pub(crate) underscores: Option<Underscores>,
 
-    /// The most memory for bodies of requests with a key and of their answers, half for each; without room a request gets 503
-    /// [default: 256MiB]
+    /// The most memory for bodies of requests with a key and of their answers, half for each;
+    /// without room a request gets 503 [default: 256MiB]
     #[arg(long, env = "SEMEL_MAX_MEMORY", value_name = "SIZE")]
     pub(crate) max_memory: Option<Size>,
 
@@ -119,8 +123,9 @@ pub(crate) struct Settings {
 
     /// A file with the secret that seals the one by which principals are made of credentials
     ///
-    /// One secret a line, of 16 characters or more: the first seals, all of them open. All gateways of a store need it.
-    /// SEMEL_PRINCIPAL_SECRET may hold the secrets themselves instead, separated by spaces.
+    /// One secret a line, of 16 characters or more: the first seals, all of them open. All gateways
+    /// of a store need it. SEMEL_PRINCIPAL_SECRET may hold the secrets themselves instead,
+    /// separated by spaces.
     #[arg(long, env = "SEMEL_PRINCIPAL_SECRET_FILE", value_name = "FILE")]
     pub(crate) principal_secret_file: Option<PathBuf>,
 
@@ -138,7 +143,8 @@ pub(crate) struct Settings {
 pub(crate) struct Place {
     /// Where the records are [default: sqlite:semel.db]
     ///
-    /// sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST, or memory: (which forgets everything at the end).
+    /// sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST, or memory: (which forgets
+    /// everything at the end).
     #[arg(long, env = "SEMEL_STORE", value_name = "URL", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
@@ -162,7 +168,8 @@ pub(crate) struct RouteSettings {
     #[arg(long, env = "SEMEL_RETENTION", value_name = "DURATION")]
     pub(crate) retention: Option<Span>,
 
-    /// For how long a repeat waits for the attempt that runs, instead of being refused [default: 0s]
+    /// For how long a repeat waits for the attempt that runs, instead of being refused [default:
+    /// 0s]
     #[arg(long, env = "SEMEL_WAIT", value_name = "DURATION")]
     pub(crate) wait: Option<Span>,
 
@@ -174,14 +181,15 @@ pub(crate) struct RouteSettings {
     #[arg(long, env = "SEMEL_MAX_BODY", value_name = "SIZE")]
     pub(crate) max_body: Option<Size>,
 
-    /// The largest body of a response that is recorded; a larger one is passed on, and recorded without it [default: 1MiB]
+    /// The largest body of a response that is recorded; a larger one is passed on, and recorded
+    /// without it [default: 1MiB]
     #[arg(long, env = "SEMEL_MAX_RESPONSE", value_name = "SIZE")]
     pub(crate) max_response: Option<Size>,
 
     /// Record these headers of a response, too, and replay them
     ///
-    /// Recorded anyway are those that describe the content, the security headers and those of CORS. Cookies, credentials and what
-    /// belongs to a connection never are.
+    /// Recorded anyway are those that describe the content, the security headers and those of CORS.
+    /// Cookies, credentials and what belongs to a connection never are.
     #[arg(long, env = "SEMEL_RECORD_HEADER", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) record_header: Option<Vec<String>>,
 
@@ -191,7 +199,8 @@ pub(crate) struct RouteSettings {
 
     /// Whether `/Charges` is `/charges`, for routes and for repeats [default: exact]
     ///
-    /// It counts for what the path of the route spells out, not for what `{name}` and `*` stand for.
+    /// It counts for what the path of the route spells out, not for what `{name}` and `*` stand
+    /// for.
     #[arg(long, env = "SEMEL_CASE", value_name = "HOW")]
     pub(crate) case: Option<Spelling>,
 
@@ -203,19 +212,23 @@ pub(crate) struct RouteSettings {
     #[arg(long, env = "SEMEL_REQUIRE_KEY", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) require_key: Option<bool>,
 
-    /// By what callers are told apart: `credentials`, `credentials:NAME,NAME`, `cookie:NAME`, `header:NAME`, `jwt` or `none` [default: credentials]
+    /// The identification of callers: `credentials`, `credentials:NAME,NAME`, `cookie:NAME`,
+    /// `header:NAME`, `jwt` or `none` [default: credentials]
     ///
-    /// `credentials` takes a keyed digest of the headers Authorization, X-Api-Key, Api-Key, X-Auth-Token and X-Access-Token, or of
-    /// those that are named. `cookie:NAME` takes one cookie. `header:NAME` believes the header that something in front of the
-    /// gateway has set, and must have kept clients from setting; `header:NAME:secret` takes a digest of it. `jwt` verifies a bearer
-    /// token; it needs --jwks, --issuer and --audience. `none` takes all callers for one.
+    /// `credentials` takes a keyed digest of the headers Authorization, X-Api-Key, Api-Key,
+    /// X-Auth-Token and X-Access-Token, or of those that are named. `cookie:NAME` takes one cookie.
+    /// `header:NAME` believes the header that something in front of the gateway has set, and must
+    /// have kept clients from setting; `header:NAME:secret` takes a digest of it. `jwt` verifies a
+    /// bearer token; it needs --jwks, --issuer and --audience. `none` takes all callers for one.
     #[arg(long, env = "SEMEL_SCOPE", value_name = "SCOPE")]
     pub(crate) scope: Option<Scoping>,
 
-    /// What requests with a key get that have none of the credentials: `share` makes all of them one caller [default: refuse]
+    /// What requests with a key get that have none of the credentials: `share` makes all of them
+    /// one caller [default: refuse]
     ///
-    /// If the gateway listens on a loopback address and this is not set, they share as well, unless they show a sign of other callers:
-    /// a header of a proxy (Forwarded, Via, X-Forwarded-*, X-Real-IP), or one whose name suggests a credential, such as Cookie.
+    /// If the gateway listens on a loopback address and this is not set, they share as well, unless
+    /// they show a sign of other callers: a header of a proxy (Forwarded, Via, X-Forwarded-*,
+    /// X-Real-IP), or one whose name suggests a credential, such as Cookie.
     #[arg(long, env = "SEMEL_ANONYMOUS", value_name = "WHAT")]
     pub(crate) anonymous: Option<AnonymousCallers>,
 
@@ -251,7 +264,7 @@ pub(crate) struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PolicyName {
-    /// Nothing runs again until somebody says what happened
+    /// Nothing runs again until an operator or the service settles the key
     Hold,
     /// The next attempt takes over, and runs again
     Retry,

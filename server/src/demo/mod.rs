@@ -1,4 +1,8 @@
 //! The demo: a gateway, a payment service and SQLite in one process.
+//!
+//! - `folder`: the temporary folder of the demo.
+//! - `service`: the payment service and its bank.
+//! - `story`: the requests, and the table of their results.
 
 mod folder;
 mod service;

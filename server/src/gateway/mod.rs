@@ -1,8 +1,15 @@
 //! The gateway: a reverse proxy that gives a service in any language the semantics of the layer.
 //!
-//! A request arrives over a [screened](screen) connection, is [checked at the door](door), finds
-//! its route in the [table], and is answered by the layer with the [upstream] as the inner service.
-//! A request without a key passes through.
+//! A request arrives over a connection that is screened, is checked at the door, finds its route in
+//! the table, and is answered by the layer with the upstream as the inner service. A request
+//! without a key passes through.
+//!
+//! - `accept/`: connections of clients.
+//! - `request/`: one request, from the door to the call of the layer.
+//! - `upstream/`: the service behind the gateway.
+//! - `state`: the state that all requests share, and the part that a reload replaces.
+//! - `ceiling`: the watch over the size of the store.
+//! - `meter`: the gateway's own metrics.
 
 mod accept;
 mod request;
@@ -181,7 +188,7 @@ impl Gateway {
                 let state = Arc::clone(&self.state);
                 tokio::spawn(async move { state.read_keys().await });
                 tell_scopes(&self.state.current().config);
-                tracing::info!("the configuration was read anew");
+                tracing::info!("the configuration was reloaded");
             }
             Err(error) => {
                 tracing::error!(

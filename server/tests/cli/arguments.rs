@@ -1,4 +1,4 @@
-//! Which store a command takes, and what it says of wrong ones.
+//! The store that a command uses, and the messages about wrong arguments.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use testkit::stores::postgres::database;
 use crate::place::{Place, file};
 use crate::process::{command, end, semel};
 
-/// Commands that need a store, with arguments that are right.
+/// The commands that need a store, with correct arguments.
 const COMMANDS: [&[&str]; 10] = [
     &["list"],
     &["stale"],
@@ -79,7 +79,7 @@ fn a_file_of_settings_that_cannot_be_read_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_no_record_is_told_and_harmless() {
+async fn an_unreadable_record_is_reported_and_harmless() {
     let url = database().await;
     semel(&["migrate", "up", "--store", &url]).ok();
     let store = semel::PostgresStore::connect(&url).await.unwrap();

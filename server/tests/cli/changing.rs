@@ -186,7 +186,7 @@ async fn a_cache_forgets_with_its_store() {
     let tiered = Tiered::new(hot.clone(), Arc::clone(&place.store));
     let lease = place.done("k").await;
     let claim = || async { tiered.claim(&place.new_key("k").ask().await).await.unwrap() };
-    // The first repeat brings the outcome to the cache, in the background.
+    // The first repeat plants the outcome in the cache, in the background.
     assert!(matches!(claim().await, Claim::Done(_)));
     while hot.recall(lease.key()).await.unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -197,7 +197,7 @@ async fn a_cache_forgets_with_its_store() {
 
 #[test]
 fn wrong_arguments_of_a_change_are_told_before_the_store_is_opened() {
-    let with = |args: &[&str]| semel(&[args, &["--store", "postgres://nobody@256.0.0.1/none"]].concat());
+    let with = |args: &[&str]| semel(&[args, &["--store", "postgres://ghost@256.0.0.1/none"]].concat());
     let reset = ["reset", "k", "--fence", "1"];
     let resolve = ["resolve", "k", "--fence", "1", "--reason", "r"];
     for wrong in [

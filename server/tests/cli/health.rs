@@ -43,7 +43,7 @@ async fn a_store_that_cannot_serve_is_not_healthy() {
     }
 }
 
-/// A gateway's admin listener that gives one answer, and what it was asked.
+/// A gateway's admin listener that gives one answer, and the request that it received.
 fn gateway(answer: &'static str) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -55,7 +55,7 @@ fn gateway(answer: &'static str) -> (String, JoinHandle<String>) {
             lines.read_line(&mut asked).unwrap();
         }
         if answer.is_empty() {
-            // Until the other end is gone.
+            // The read ends when the other end is gone.
             let _ = lines.read_line(&mut asked);
         }
         stream.write_all(answer.as_bytes()).unwrap();
@@ -93,7 +93,7 @@ fn a_gateway_that_does_not_answer_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_no_gateway_is_a_wrong_argument() {
+fn an_address_that_is_not_a_gateway_is_a_wrong_argument() {
     for wrong in [&["--gateway", "ftp://a"][..], &["--gateway", "localhost"], &["--timeout", "soon"]] {
         semel(&[&["health", "--store", "memory:"], wrong].concat()).refused(2);
     }

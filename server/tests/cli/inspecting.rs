@@ -12,7 +12,7 @@ use crate::records::outcome;
 on_every_store!(
     a_done_record_is_shown_with_its_outcome,
     a_held_record_is_shown_with_what_can_be_done,
-    a_lost_record_is_shown_as_one_that_needs_nobody,
+    a_lost_record_is_shown_as_one_that_needs_no_operator,
     the_commands_that_are_shown_work,
     running_released_and_expired_records_are_told_apart,
     json_has_the_words_of_the_record,
@@ -63,7 +63,7 @@ async fn a_held_record_is_shown_with_what_can_be_done(place: Place) {
         &format!("    semel resolve k {flags} "),
         &format!("    semel reset k {flags} "),
         &format!("    semel forget k {flags} "),
-        // The cache has to hear of what was reset or forgotten.
+        // The cache has to learn of a reset or forgotten key.
         &place.cache.as_ref().map(|url| format!(" --cache {url} ")).unwrap_or_default(),
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}");
@@ -71,7 +71,7 @@ async fn a_held_record_is_shown_with_what_can_be_done(place: Place) {
     assert!(!page.contains("\noutcome\n"), "{page}");
 }
 
-async fn a_lost_record_is_shown_as_one_that_needs_nobody(place: Place) {
+async fn a_lost_record_is_shown_as_one_that_needs_no_operator(place: Place) {
     for (policy, why) in [
         (AfterCrash::Retry, "the route says that its work may run again"),
         (AfterCrash::Transactional, "the transaction of the lost attempt was rolled back with its effect"),
@@ -81,7 +81,7 @@ async fn a_lost_record_is_shown_as_one_that_needs_nobody(place: Place) {
         let page = place.of_realm(&["inspect", key]).ok();
         assert!(page.contains("lost: the lease is over, and the next attempt takes over\n"), "{page}");
         assert!(page.contains(&format!("nothing has to be done: {why}, and the next request")), "{page}");
-        // To record an outcome would be to say that a payment was made which never was.
+        // Recording an outcome would claim a payment that was never made.
         assert!(!page.contains("semel resolve") && page.contains(&format!("semel forget {key} ")), "{page}");
     }
 }
@@ -104,7 +104,7 @@ async fn the_commands_that_are_shown_work(place: Place) {
         let shown = shown.unwrap_or_else(|| panic!("no {verb} in {page}"));
         // A login is not shown, and the URL of a test server has one.
         let mut shell = Command::new("bash");
-        // In whatever locale: what was shown stands for bytes.
+        // The text works in any locale, because its escapes stand for bytes.
         shell
             .env("LC_ALL", "C")
             .env("SEMEL_STORE", &place.url)
@@ -248,7 +248,7 @@ async fn an_unknown_key_is_missing(place: Place) {
 }
 
 #[test]
-fn what_cannot_be_a_key_is_a_wrong_argument() {
+fn a_text_that_cannot_be_a_key_is_a_wrong_argument() {
     for wrong in
         [&["inspect", ""][..], &["inspect", "a\u{1b}b"], &["inspect", "k", "--realm", ""], &["inspect"]]
     {

@@ -17,8 +17,8 @@ on_every_store!(
     a_foreign_cursor_is_refused,
     held_records_are_listed_with_their_notes,
     held_is_told_from_lost,
-    who_was_not_heard_of_is_asked_for_by_the_last_heartbeat,
-    what_a_terminal_obeys_is_escaped,
+    silent_owners_are_found_by_the_last_heartbeat,
+    control_characters_are_escaped,
     a_reader_that_had_enough_is_no_failure,
 );
 
@@ -88,7 +88,7 @@ async fn filters_leave_others_out(place: Place) {
     assert_eq!(with(&["--key", "k-held", "--principal", ""]), set(["k-held"]));
     assert_eq!(with(&["--older-than", "10m"]), set([]));
     assert_eq!(with(&["--older-than", "0s"]).len(), 6);
-    // People get the first digits of a digest, programs all of them.
+    // People get the first digits of a digest, programs all of its digits.
     let shown = place.of_realm(&["list"]).ok();
     assert!(shown.contains(" 0123456789ab… ") && !shown.contains(&digest), "{shown}");
     let objects = place.of_realm(&["list", "--operation", "other", "--output", "json"]).json();
@@ -120,7 +120,7 @@ async fn a_page_says_where_the_next_begins(place: Place) {
     assert!(pages >= 3, "{pages} pages");
     assert_eq!(seen.len(), 5);
     assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), 5);
-    // Beside JSON the cursor is a remark, as every line is a record.
+    // Beside JSON the cursor is a remark, because every line is a record.
     let ran = place.of_realm(&["list", "--limit", "2", "--output", "json"]);
     assert!(ran.err.starts_with("there may be more: --after "), "{ran:?}");
     assert_eq!(objects(&ran.out).len(), 2);
@@ -180,7 +180,7 @@ async fn held_is_told_from_lost(place: Place) {
     }
 }
 
-async fn who_was_not_heard_of_is_asked_for_by_the_last_heartbeat(place: Place) {
+async fn silent_owners_are_found_by_the_last_heartbeat(place: Place) {
     place.held("k-1").await;
     let stale =
         |silence: &str| keys(place.of_realm(&["stale", "--unheard-for", silence, "--output", "json"]));
@@ -188,7 +188,7 @@ async fn who_was_not_heard_of_is_asked_for_by_the_last_heartbeat(place: Place) {
     while stale("1s").is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    // On a busy machine, asking may take longer than that.
+    // On a busy machine, the command may take longer than that.
     for number in 2.. {
         let heard = format!("k-{number}");
         place.held(&heard).await;
@@ -201,7 +201,7 @@ async fn who_was_not_heard_of_is_asked_for_by_the_last_heartbeat(place: Place) {
     }
 }
 
-async fn what_a_terminal_obeys_is_escaped(place: Place) {
+async fn control_characters_are_escaped(place: Place) {
     let (operation, owner, note) = ("POST /\u{202e}segrahc", "host\u{1b}[2J\u{200b}", "lost\u{7}\u{2066}x");
     place.new_key("k").of_principal("p\u{202e}").to(operation).by(owner).held(note).await;
     for command in [
@@ -220,7 +220,7 @@ async fn what_a_terminal_obeys_is_escaped(place: Place) {
         }
     }
     assert!(place.of_realm(&["list"]).ok().contains("POST /\\u{202e}segrahc"));
-    // To a program it is the same text as before.
+    // For a program, the text is the same as before.
     let objects = place.of_realm(&["list", "--output", "json"]).json();
     assert_eq!(
         (&objects[0]["operation"], &objects[0]["principal"]),
@@ -237,7 +237,7 @@ async fn a_reader_that_had_enough_is_no_failure(place: Place) {
     let args = place.args(&["list", "--all", "--limit", "10", "--output", "json", "--realm", &place.realm]);
     let mut child = command(&args).spawn().unwrap();
     let mut first = String::new();
-    // Dropped with its pipe, of which it has read a line.
+    // The reader is dropped with its pipe, after reading one line.
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(first.starts_with('{'), "{first}");

@@ -12,13 +12,13 @@ fn migrate(url: &str, args: &[&str]) -> Ran {
     semel(&[&["migrate"], args, &["--store", url]].concat())
 }
 
-/// Every step as messages name it, such as `1 (records)`.
+/// The names of all steps in messages, such as `1 (records)`.
 fn steps(url: &str) -> Vec<String> {
     let steps = migrate(url, &["status", "--output", "json"]).json();
     steps.iter().map(|step| format!("{} ({})", step["version"], step["name"].as_str().unwrap())).collect()
 }
 
-/// The way up and down again.
+/// Migrates up and down again.
 fn there_and_back(url: &str) {
     let steps = steps(url);
     let count = steps.len();
@@ -95,7 +95,7 @@ async fn older_processes_have_to_be_stopped_first() {
 }
 
 #[tokio::test]
-async fn what_would_be_removed_is_counted() {
+async fn the_records_that_would_be_removed_are_counted() {
     for place in [Place::sqlite().await, Place::postgres().await] {
         place.done("a").await;
         place.held("b").await;
@@ -119,7 +119,7 @@ async fn a_printed_schema_is_the_schema() {
 
 #[test]
 fn printing_reaches_for_nothing() {
-    let script = migrate("postgres://nobody@256.0.0.1/none", &["print"]).ok();
+    let script = migrate("postgres://ghost@256.0.0.1/none", &["print"]).ok();
     assert!(script.contains("create schema if not exists \"semel\""), "{script}");
     let (url, folder) = file();
     let script = migrate(&url, &["print"]).ok();

@@ -11,20 +11,20 @@ use testkit::stores::postgres::database;
 
 use crate::process::{Ran, semel};
 
-/// A store of a test, or a corner of one that others use, too.
+/// A store of a test, or a realm in a store that other tests use, too.
 pub(crate) struct Place {
     pub(crate) url: String,
     pub(crate) cache: Option<String>,
-    /// Nobody else's.
+    /// The realm of this test alone.
     pub(crate) realm: String,
     pub(crate) store: Arc<dyn Inspect>,
-    /// Whether there are records of others.
+    /// Set if the store has records of other tests.
     pub(crate) is_shared: bool,
-    /// Gone with the test.
+    /// The folder, removed with the test.
     _folder: Option<TempDir>,
 }
 
-/// The URL of a file that is not there yet, and its folder.
+/// The URL of a file that does not exist yet, and its folder.
 pub(crate) fn file() -> (String, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (format!("sqlite:{}", folder.path().join("semel.db").display()), folder)
@@ -56,7 +56,7 @@ impl Place {
         Self { is_shared: true, ..Self::new(url, Arc::new(store)) }
     }
 
-    /// Redis before SQLite.
+    /// Redis in front of SQLite.
     pub(crate) async fn cached() -> Self {
         Self { cache: Some(redis_url()), ..Self::sqlite().await }
     }
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// Runs each of these facts on every store.
+/// Runs each of these tests on every store.
 macro_rules! on_every_store {
     ($($fact:ident),+ $(,)?) => {
         $crate::place::on_every_store!(@ sqlite: $($fact),+);

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What a process said, and how it ended.
+/// The output of a process, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -13,7 +13,7 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// The binary, with these arguments and no settings of the one who runs the tests.
+/// The binary, with these arguments and without the settings of the developer.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
@@ -32,7 +32,7 @@ pub(crate) fn end(mut command: Command) -> Ran {
     ran(command.output().expect("the binary runs"))
 }
 
-/// The same, with something to read.
+/// Runs the binary with this input.
 pub(crate) fn semel_reading(args: &[&str], input: &[u8]) -> Ran {
     let mut child = command(args).stdin(Stdio::piped()).spawn().expect("the binary runs");
     child.stdin.take().expect("it reads").write_all(input).expect("it takes what it reads");
@@ -45,14 +45,14 @@ fn ran(output: std::process::Output) -> Ran {
 }
 
 impl Ran {
-    /// What it printed, if all went well.
+    /// The output, if the command succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.out
     }
 
-    /// What it complained of, if it ended with this code.
+    /// The error message, if the command ended with this code.
     #[track_caller]
     pub(crate) fn refused(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -60,7 +60,7 @@ impl Ran {
         self.err
     }
 
-    /// The objects that it printed, one a line.
+    /// The printed objects, one in each line.
     #[track_caller]
     pub(crate) fn json(self) -> Vec<Value> {
         objects(&self.ok())

@@ -7,7 +7,7 @@ use crate::process::semel;
 
 on_every_store!(
     expired_records_are_removed_and_others_stay,
-    what_expired_lately_may_stay,
+    recently_expired_records_may_stay,
     a_dry_run_removes_nothing,
     every_batch_is_gone_through
 );
@@ -24,7 +24,7 @@ async fn expired_records_are_removed_and_others_stay(place: Place) {
     assert_eq!(place.of_realm(&["prune"]).ok(), "removed 0 expired records\n");
 }
 
-async fn what_expired_lately_may_stay(place: Place) {
+async fn recently_expired_records_may_stay(place: Place) {
     place.expired("k-1").await;
     place.held("k-held").await;
     let kept = place.of_realm(&["prune", "--expired-for", "1h"]).ok();

@@ -9,7 +9,7 @@ use semel::{AfterCrash, Intent, Key, Lease, Outcome, Scope};
 
 use crate::place::Place;
 
-/// A claim of a key by somebody new.
+/// A claim of a key by a new attempt.
 pub(crate) struct New<'a> {
     place: &'a Place,
     key: Key,
@@ -25,12 +25,12 @@ impl Place {
         New { place: self, key, operation: "POST /charges", owner: "host-1", terms: Terms::DEFAULT }
     }
 
-    /// A record whose outcome is a small JSON.
+    /// A record whose outcome is a small JSON value.
     pub(crate) async fn done(&self, value: &str) -> Lease {
         self.new_key(value).done(&outcome()).await
     }
 
-    /// A record of which nobody knows what happened.
+    /// A record whose attempt has unknown effects.
     pub(crate) async fn held(&self, value: &str) -> Lease {
         self.new_key(value).held("the connection was lost").await
     }

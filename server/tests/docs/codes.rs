@@ -1,4 +1,4 @@
-//! The page on troubleshooting explains every code of a problem and every exit code.
+//! The page on troubleshooting, which explains every code of a problem and every exit code.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,9 +1,9 @@
-//! Commands in the documentation do what their pages say.
+//! The commands in the documentation, run as their pages describe.
 
 use crate::page::{Step, all, read, steps};
 use crate::place::Place;
 
-/// Walks through the steps of a page.
+/// Runs the steps of a page.
 fn follow(page: &str, steps: &[Step]) {
     println!("{page}");
     let mut place = Place::new();
@@ -27,7 +27,7 @@ fn missing<'a>(expected: &'a str, printed: &str) -> Option<&'a str> {
     expected.lines().find(|line| !printed.any(|candidate| matches(line, candidate)))
 }
 
-/// Whether a line is as expected, with any text where the expected one has `…`.
+/// Returns `true` if a line is as expected, with any text where the expected one has `…`.
 fn matches(expected: &str, line: &str) -> bool {
     let mut parts = expected.split('…');
     let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };

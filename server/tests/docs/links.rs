@@ -1,4 +1,4 @@
-//! Links between the pages lead somewhere, and the summary has every page.
+//! The links between the pages, and the summary, which has every page.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

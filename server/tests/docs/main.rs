@@ -1,4 +1,8 @@
-//! The documentation says what is true: its commands are run, its lists are compared with the code, its links lead somewhere.
+//! The documentation: its commands are run, its lists are compared with the code, and its links are
+//! followed.
+//!
+//! - `page`: the steps of a page. `place`: the folder and the processes in which they run.
+//! - `commands`, `codes`, `links`: the tests.
 
 mod codes;
 mod commands;

@@ -9,8 +9,8 @@
 //! | `<!-- run -->` | commands of the shell that must succeed |
 //! | `<!-- shows -->` | lines that the commands in front of it print, in this order; `…` stands for any text |
 //!
-//! Two markers have no code block: `<!-- files of: PAGE -->` takes over the files of another page, and
-//! `<!-- start: PORT, COMMAND -->` starts a command that the page does not show.
+//! Two markers have no code block: `<!-- files of: PAGE -->` takes over the files of another page,
+//! and `<!-- start: PORT, COMMAND -->` starts a command that the page does not show.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,8 @@ pub(crate) fn steps(text: &str) -> Vec<Step> {
                 let files = self::steps(&read(argument)).into_iter();
                 steps.extend(files.filter(|step| matches!(step, Step::File { .. })));
             }
-            // A mistyped marker must not turn a test off; other comments do not stand in front of code.
+            // A mistyped marker must not turn a test off; other comments do not stand in front of
+            // code.
             _ => {
                 let in_front_of_code = lines.peek().is_some_and(|line| line.starts_with("```"));
                 assert!(!in_front_of_code, "no marker is called {kind:?}");

@@ -1,4 +1,5 @@
-//! The place in which the commands of a page run: a folder, programs on the PATH, ports, and the processes that stay.
+//! The place in which the commands of a page run: a folder, programs on the PATH, ports, and the
+//! processes that stay.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testkit::programs;
 
-/// How long a command may take before a test has failed, also on a busy machine.
+/// The time limit of a command, also on a busy machine.
 const BOUND: Duration = Duration::from_secs(120);
 
 /// The ports that the pages name: of the service, of the gateway and of its admin listener.
 const NAMED: [u16; 3] = [3000, 8080, 9180];
 
-/// Processes that stay end with this.
+/// The place of a test; its processes end when this is dropped.
 pub(crate) struct Place {
     folder: TempDir,
     ports: HashMap<u16, u16>,
@@ -57,7 +58,7 @@ impl Place {
         self.running.push(child);
     }
 
-    /// Runs commands to their end; what they print, if they succeed.
+    /// Runs commands to their end, and returns their output if they succeed.
     pub(crate) fn run(&self, commands: &str) -> String {
         let path = self.folder.path().join("printed");
         let printed = File::create(&path).expect("a file");
@@ -79,7 +80,7 @@ impl Place {
         printed
     }
 
-    /// What all commands say on their standard error, for a test that fails.
+    /// The standard error of all commands, for a failed test.
     fn errors(&self) -> File {
         let errors = File::options().create(true).append(true).open(self.folder.path().join("errors"));
         errors.expect("a file")
@@ -105,7 +106,7 @@ impl Place {
         shell
     }
 
-    /// The same text with ports of this test, as another process may have those of the page.
+    /// The text with the ports of this test, because another process may have those of the page.
     fn with_ports(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (named, ours) in &self.ports {
@@ -140,8 +141,8 @@ fn wrap(program: &Command, at: &Path) {
     fs::set_permissions(at, fs::Permissions::from_mode(0o755)).expect("it can be executed");
 }
 
-/// Ports below those that the system gives out by itself, so that no other test gets them in between. Another run
-/// begins elsewhere.
+/// Ports below those that the system gives out by itself, so that no other test gets them in
+/// between. Another run begins elsewhere.
 fn free_ports() -> impl Iterator<Item = u16> {
     let begin = std::process::id() as u16 % 8_000;
     (0..8_000)

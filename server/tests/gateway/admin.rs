@@ -1,4 +1,4 @@
-//! The admin listener, asked by those who should not, or who stall.
+//! The admin listener, with clients that may not use it, or stall.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,11 @@ use crate::process::Setup;
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
-/// After which the listener ends clients that stall by itself.
+/// The time after which the listener itself closes clients that stall.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A web page under a name of its own that resolves to 127.0.0.1 reads what a browser is answered.
+/// A web page under a name that resolves to 127.0.0.1 could otherwise read the answers to a
+/// browser.
 #[tokio::test]
 async fn a_name_that_is_not_its_own_is_not_answered() {
     let upstream = Upstream::counting().await;
@@ -68,7 +69,8 @@ async fn with_a_token_only_health_is_for_everybody() {
     assert!(ended.complained.contains("less than 16 characters"), "{ended:?}");
 }
 
-/// The first version had 64 places, and whoever took them kept every probe out for 10 s.
+/// Regression: the first version had 64 places, and clients that took them kept every probe out for
+/// 10 s.
 #[tokio::test]
 async fn clients_that_stall_keep_no_probe_out() {
     let upstream = Upstream::counting().await;

@@ -1,4 +1,4 @@
-//! Memory: whatever clients do, the gateway holds no more than it was told to.
+//! Memory: the gateway stays within its budget, whatever its clients do.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::{Upstream, answer};
 
 const MIB: usize = 1 << 20;
-/// What the gateway may need beside its budget.
+/// The memory that the gateway may need beside its budget.
 const BESIDE: u64 = 32 << 20;
 
-/// A gateway with little memory that has served a request, and how much memory it had in use by then.
+/// A gateway with little memory that has served a request, and its memory in use by then.
 async fn little(setup: Setup, memory: &str) -> (Gateway, u64) {
     let gateway = setup.with("--max-memory", memory).start().await;
     assert_eq!(gateway.post("warm", "{}").await.status, 200);
@@ -28,7 +28,7 @@ fn stays_within(gateway: &Gateway, before: u64, budget: u64) {
     assert!(peak < before + budget + BESIDE, "{peak} bytes, and {before} at rest");
 }
 
-/// A head that declares so much.
+/// A head that declares a body of this length.
 fn declared(key: &str, length: usize) -> String {
     format!("POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: {key}\r\nContent-Length: {length}\r\n\r\n")
 }
@@ -42,7 +42,7 @@ async fn bodies_of_many_connections_stay_within_the_budget() {
         let mut wire = gateway.wire().await;
         clients.spawn(async move {
             let sent = wire.try_send(declared(&client.to_string(), MIB)).await;
-            // Almost all of it, and then nothing more.
+            // The client sends almost all of it, and then nothing more.
             let sent = match sent {
                 Some(()) => wire.try_send(vec![b'x'; MIB - 1]).await,
                 None => None,
@@ -56,7 +56,7 @@ async fn bodies_of_many_connections_stay_within_the_budget() {
         match told.unwrap() {
             (_, Some(503)) | (false, None) => refused += 1,
             (_, Some(408)) => slow += 1,
-            // What was refused may be lost on its way, as the client went on sending.
+            // The refusal may be lost on its way, because the client went on sending.
             (true, None) => refused += 1,
             (_, Some(other)) => panic!("{other}"),
         }
@@ -98,7 +98,7 @@ async fn bodies_of_many_streams_stay_within_the_budget() {
 }
 
 #[tokio::test]
-async fn clients_that_declare_much_and_drip_keep_nobody_from_being_served() {
+async fn clients_that_declare_much_and_drip_do_not_block_other_clients() {
     let upstream = Upstream::counting().await;
     let (gateway, before) = little(Setup::before(upstream.address), "16MiB").await;
     let mut clients = JoinSet::new();
@@ -106,7 +106,7 @@ async fn clients_that_declare_much_and_drip_keep_nobody_from_being_served() {
         let mut wire = gateway.wire().await;
         wire.send(declared(&client.to_string(), MIB)).await;
         clients.spawn(async move {
-            // A byte now and then, until there is an answer.
+            // The client sends a byte now and then, until there is an answer.
             loop {
                 let _closed = wire.try_send("x").await;
                 if let Ok(reply) = timeout(Duration::from_millis(500), wire.try_reply()).await {
@@ -119,7 +119,7 @@ async fn clients_that_declare_much_and_drip_keep_nobody_from_being_served() {
     let reply = gateway.post("k", "{}").await;
     println!("served within {:?}", began.elapsed());
     assert_eq!(reply.told(), (200, "run 2".to_owned(), false));
-    // And each of the others ends, long before the timeout of a body.
+    // Each of the other requests ends, long before the timeout of a body.
     while let Some(told) = clients.join_next().await {
         assert!(matches!(told.unwrap(), Some(408) | None));
     }
@@ -136,8 +136,8 @@ async fn without_room_nothing_is_claimed_and_repeats_do_not_wait() {
     let first = gateway.posting("k", "{}");
     stop.arrival().await;
     let repeat = gateway.posting("k", "{}");
-    // Bodies that wait for the upstream fill the 2 MiB for requests, but for 8 steps of 8 KiB. Each of them finds room for itself
-    // twice, which is what it takes while it is joined.
+    // Bodies that wait for the upstream fill the 2 MiB for requests, except for 8 steps of 8 KiB.
+    // Each of them has twice its room, which it needs while it is joined.
     let mut full = Vec::new();
     for steps in [127, 63, 32, 16, 8] {
         let body = "x".repeat(steps * (8 << 10) - 4_096);
@@ -150,7 +150,7 @@ async fn without_room_nothing_is_claimed_and_repeats_do_not_wait() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     stop.go();
     assert_eq!(first.await.unwrap().unwrap().told(), (200, "run 1".to_owned(), false));
-    // The same key, with another body: it was never claimed.
+    // The same key with another body was never claimed.
     for _ in 0..=full.len() {
         stop.go();
     }
@@ -178,7 +178,7 @@ async fn answers_of_attempts_wait_for_room_and_are_recorded_whole() {
         async move { answer("200 OK", "", body) }
     })
     .await;
-    // Room for two of them.
+    // There is room for two of them.
     let (gateway, before) = little(Setup::before(upstream.address), "4MiB").await;
     let asked: Vec<_> = (0..20).map(|key| gateway.posting(&format!("key {key}"), "{}")).collect();
     for reply in asked {
@@ -201,7 +201,7 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
     })
     .await;
     let setup = Setup::before(upstream.address).with("--body-timeout", "3s");
-    // With a step for each of the 400 requests.
+    // The budget includes a step for each of the 400 requests.
     let (gateway, before) = little(setup, "8MiB").await;
     for key in ["a", "b", "c"] {
         assert_eq!(gateway.post(key, "{}").await.status, 200);
@@ -219,13 +219,13 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
     let mut replies = Vec::new();
     while let Some(reply) = asked.join_next().await {
         let reply = reply.unwrap().expect("an answer");
-        // They share their bytes, so there is room for all of them.
+        // The replays share their bytes, so there is room for all of them.
         assert_eq!(reply.status(), 200);
         replies.push(reply);
     }
     println!("{} replays are not taken", replies.len());
     stays_within(&gateway, before, 8 << 20);
-    // Each stream ends, though the connection answers pings, and gives back what it held.
+    // Each stream ends, although the connection answers pings, and returns its memory.
     for reply in replies {
         let ended = timeout(BOUND, http_body_util::BodyExt::collect(reply.into_body())).await;
         assert!(ended.expect("it ends").is_err(), "it is reset");

@@ -1,10 +1,10 @@
-//! Callers whom the gateway knows by their credentials, or does not know.
+//! Callers that the gateway distinguishes by their credentials, and callers without known ones.
 
 use crate::process::{Gateway, Setup};
 use crate::upstream::Upstream;
 use crate::wire::Reply;
 
-/// Where services look for tokens. Only some of them are known to the gateway.
+/// The headers in which services look for tokens. The gateway knows only some of them.
 const NAMES: [&str; 18] = [
     "Authorization",
     "Proxy-Authorization",
@@ -30,7 +30,7 @@ async fn pay(gateway: &Gateway, fields: &str) -> Reply {
     gateway.ask("POST /charges", &format!("Idempotency-Key: k\r\n{fields}"), "{}").await
 }
 
-/// The gateway as it is without `--anonymous`, on this address.
+/// A gateway without `--anonymous`, on this address.
 async fn by_default(upstream: &Upstream, listen: &str) -> Gateway {
     let setup = Setup::before(upstream.address).without("--anonymous").with("--listen", listen);
     let mut gateway = setup.start().await;
@@ -38,7 +38,8 @@ async fn by_default(upstream: &Upstream, listen: &str) -> Gateway {
     gateway
 }
 
-/// A caller without a token was given another caller's recorded answer when the service's token was in any header but three.
+/// Regression: a caller without a token was given another caller's recorded answer when the
+/// service's token was in any header but three.
 #[tokio::test]
 async fn no_caller_gets_the_answer_of_another_whatever_header_has_the_token() {
     for listen in ["0.0.0.0:0", "127.0.0.1:0"] {
@@ -53,10 +54,10 @@ async fn no_caller_gets_the_answer_of_another_whatever_header_has_the_token() {
                 assert!(!reply.is_replay(), "{name} on {listen}: {other}");
                 assert!(reply.status != 200 || reply.body != first.body, "{name} on {listen}: {other}");
             }
-            // On loopback, one that shows nothing at all shares with its like only.
-            let nobody = ask("").await;
-            assert!(!nobody.is_replay(), "{name} on {listen}");
-            // Its own caller gets it again, if the gateway knows the header.
+            // On loopback, a request without any sign of a caller shares only with its like.
+            let unnamed = ask("").await;
+            assert!(!unnamed.is_replay(), "{name} on {listen}");
+            // The same caller gets the answer again, if the gateway knows the header.
             let again = ask(&format!("{name}: session=ann\r\n")).await;
             assert_eq!(again.is_replay(), first.status == 200, "{name} on {listen}");
             assert!(first.status == 200 || first.text().contains("idempotency_scope_missing"), "{name}");
@@ -76,7 +77,7 @@ async fn a_request_without_credentials_is_refused_and_told_what_to_do() {
     let problem = pay(&gateway, "Cookie: sid=ann\r\n").await.problem(400, "idempotency_scope_missing");
     assert!(problem["detail"].as_str().unwrap().contains("cookie:NAME"), "{problem}");
     assert_eq!(upstream.count(), 0, "nothing ran");
-    // Without a key they are none of its business.
+    // Requests without a key are not affected.
     assert_eq!(gateway.ask("POST /charges", "", "{}").await.status, 200);
 }
 
@@ -109,7 +110,7 @@ async fn anonymous_callers_are_shared_or_refused_as_said_by_route() {
     }
 }
 
-/// A rolling or an analytics cookie ran one key three times.
+/// Regression: with a rolling or an analytics cookie, one key ran three times.
 #[tokio::test]
 async fn a_cookie_jar_with_a_rolling_cookie_replays() {
     let upstream = Upstream::counting().await;
@@ -149,7 +150,7 @@ async fn the_list_of_credentials_can_be_set() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_a_secret_is_not_told_to_anybody() {
+async fn a_secret_header_is_not_shown() {
     for scope in ["header:X-Auth-Token", "header:X-User:secret"] {
         let upstream = Upstream::counting().await;
         let gateway =

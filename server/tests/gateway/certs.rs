@@ -42,7 +42,7 @@ impl Authority {
         Certificate { cert: cert.pem(), key: key.serialize_pem() }
     }
 
-    /// Greets as a client that trusts this authority only, and offers these protocols.
+    /// A TLS connection as a client that trusts only this authority, and offers these protocols.
     pub(crate) async fn greet(&self, address: SocketAddr, offered: &[&str]) -> Option<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).expect("a certificate");
@@ -57,7 +57,7 @@ impl Authority {
 }
 
 impl Certificate {
-    /// Serves with this certificate.
+    /// An acceptor with this certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

@@ -1,4 +1,4 @@
-//! Gateways that die or stand still while the upstream works, over stores that outlive them.
+//! Gateways that die or are stopped while the upstream works, over stores that outlive them.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,8 @@ async fn setup(kept: Kept, policy: &str) -> (Upstream, Stop, Setup) {
     (upstream, stop, setup)
 }
 
-/// Kills a gateway while the upstream works, which goes on. Says what is asked after that.
+/// Kills a gateway while the upstream works, which continues, and starts another one over the same
+/// store.
 async fn killed_within(kept: Kept, policy: &str) -> (Upstream, Stop, Gateway) {
     let (upstream, stop, setup) = setup(kept, policy).await;
     let mut gateway = setup.start().await;
@@ -79,13 +80,14 @@ async fn replay_after_a_kill(kept: Kept) {
 
 async fn two_gateways_run_once(kept: Kept) {
     let (upstream, stop, setup) = setup(kept, "hold").await;
-    // A machine that is busy with something else must not miss a renewal.
+    // A busy machine must not miss a renewal.
     let lease = Duration::from_secs(2);
     let setup = setup.with("--wait", "30s").with("--lease", "2s");
     let gateways = [setup.start().await, setup.start().await];
     let all: Vec<_> = (0..64).map(|number| gateways[number % 2].posting("k", "{}")).collect();
     stop.arrival().await;
-    // Longer than a lease: it is renewed, and those at the other gateway wait on.
+    // The pause is longer than a lease: it is renewed, and requests at the other gateway continue
+    // to wait.
     sleep(lease + lease / 4).await;
     assert!(all.iter().all(|reply| !reply.is_finished()));
     stop.go();
@@ -98,7 +100,8 @@ async fn two_gateways_run_once(kept: Kept) {
     assert_eq!((firsts, upstream.count()), (1, 1));
 }
 
-/// Stops a gateway for three leases while the upstream works, and asks another meanwhile.
+/// Stops a gateway for three leases while the upstream works, and sends requests to another one in
+/// that time.
 async fn stopped_for_three_leases(kept: Kept, policy: &str) {
     let (upstream, stop, setup) = setup(kept, policy).await;
     let (gateway, other) = (setup.start().await, setup.start().await);
@@ -109,7 +112,8 @@ async fn stopped_for_three_leases(kept: Kept, policy: &str) {
     if policy == "retry" {
         let taken = tokio::spawn(async move { (other.post_until_settled("k", "{}").await, other) });
         stop.arrival().await;
-        // The answer to the first is on the wire, and nobody reads it yet; then the second gets its own.
+        // The answer to the first request is on the wire, and not read yet; then the second request
+        // gets its own.
         stop.go();
         stop.go();
         let (reply, other) = taken.await.unwrap();
@@ -132,7 +136,7 @@ async fn stopped_for_three_leases(kept: Kept, policy: &str) {
     assert_eq!(upstream.count(), 1);
 }
 
-/// Every case for every store that outlives a gateway.
+/// Defines every test for every store that outlives a gateway.
 macro_rules! for_each_store {
     ($($case:ident: $run:ident($($more:expr)?)),+ $(,)?) => {
         mod sqlite { use super::*; $( #[tokio::test] async fn $case() { $run(Kept::Sqlite $(, $more)?).await } )+ }

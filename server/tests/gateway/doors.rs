@@ -1,4 +1,4 @@
-//! What is refused, taken off, or taken for the same before a request is passed on.
+//! Requests that are refused, cleaned or normalised before they are passed on.
 
 use crate::process::{Gateway, Setup};
 use crate::upstream::{Act, Upstream, answer};
@@ -6,8 +6,8 @@ use crate::wire::Reply;
 
 const KEYED: &str = "Idempotency-Key: k\r\n";
 
-/// In four of seven stacks of Python, `post` was carried out as POST; no key counted on it, and a repeat ran again. A browser sends
-/// `patch` as it is told: `fetch(url, {method: 'patch'})`.
+/// Regression: in four of seven stacks of Python, `post` was carried out as POST; no key counted on
+/// it, and a repeat ran again. A browser sends `patch` unchanged: `fetch(url, {method: 'patch'})`.
 #[tokio::test]
 async fn a_method_in_lower_case_is_refused_and_says_why() {
     let upstream = Upstream::counting().await;
@@ -30,7 +30,7 @@ fn with_route(upstream: &Upstream, more: &str) -> Setup {
     Setup::before(upstream.address).with_file(&format!("[[route]]\npath = '/charges'\n{more}"))
 }
 
-/// Before Express, `/charges/` and `/Charges` are `/charges`: without a route they ran every time.
+/// For Express, `/charges/` and `/Charges` are `/charges`: without a route they ran every time.
 #[tokio::test]
 async fn a_key_that_no_route_covers_is_refused() {
     let upstream = Upstream::counting().await;
@@ -73,7 +73,7 @@ async fn spellings_that_a_route_ignores_are_one_request_and_one_key() {
         assert_eq!(gateway.ask(line, KEYED, "{}").await.told(), (200, "run 1".to_owned(), true), "{line}");
     }
     gateway.ask("POST /charges?a=2", KEYED, "{}").await.problem(422, "idempotency_key_reused");
-    // The service gets what was sent.
+    // The service gets the path as it was sent.
     assert_eq!(upstream.seen()[0].line(), "POST /Charges/?a=1 HTTP/1.1");
     let other = "Idempotency-Key: other\r\n";
     assert_eq!(gateway.ask("POST /orders/Ab/", other, "{}").await.status, 200);
@@ -83,9 +83,10 @@ async fn spellings_that_a_route_ignores_are_one_request_and_one_key() {
     assert_eq!(upstream.count(), 2);
 }
 
-/// RFC 9110: what Connection names is for the next neighbour only. The first version refused such requests.
+/// The fields that Connection names are for the next hop only (RFC 9110). The first version refused
+/// such requests.
 #[tokio::test]
-async fn what_connection_names_goes_no_further() {
+async fn fields_that_connection_names_are_removed() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
     let fields = format!("{KEYED}Connection: X-Hop, keep-alive\r\nX-Hop: 1\r\nX-Mine: 1\r\n");
@@ -121,7 +122,7 @@ async fn fields_with_underscores_and_fields_of_the_gateway_are_taken_off() {
     assert_eq!(setup.start().await.ask("POST /charges", sent, "{}").await.status, 200);
     let seen = upstream.seen();
     assert_eq!(names(&seen[0]), [""; 0]);
-    // The attempt of this one.
+    // The field is that of this attempt.
     assert_eq!(names(&seen[1]), ["semel-attempt"]);
     assert_eq!(names(&seen[2]), ["x_mine"]);
     assert!(seen.iter().all(|seen| seen.header("x-mine") == Some("2")));
@@ -145,7 +146,8 @@ async fn replayed(gateway: &Gateway) -> Reply {
     again
 }
 
-/// A replay without `nosniff` and its policy was a page that the service had never sent.
+/// Regression: a replay without `nosniff` and its policy was a page that the service had never
+/// sent.
 #[tokio::test]
 async fn the_headers_that_make_an_answer_safe_are_replayed_and_others_if_told_so() {
     let fields: String = SAFE.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -169,7 +171,8 @@ async fn the_headers_that_make_an_answer_safe_are_replayed_and_others_if_told_so
     assert!(ended.complained.contains("set-cookie belongs to one caller"), "{ended:?}");
 }
 
-/// hyper undoes the chunks of `gzip, chunked`, and the field does not go further: the client would take gzip for its answer.
+/// hyper removes the chunks of `gzip, chunked`, and the field is not passed on: the client would
+/// take the compressed bytes for the body.
 #[tokio::test]
 async fn an_answer_in_a_framing_that_cannot_be_passed_on_is_refused() {
     for fields in [

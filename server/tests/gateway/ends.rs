@@ -1,4 +1,4 @@
-//! What goes on and says nothing ends at its limit.
+//! Silent exchanges, which end at their limit.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,12 @@ use crate::wire::request;
 async fn a_stream_that_is_not_taken_to_its_last_byte_ends() {
     let upstream = Upstream::start(|_| async { answer("200 OK", "", vec![b'x'; 50_000]) }).await;
     let gateway = Setup::before(upstream.address).with("--body-timeout", "500ms").start().await;
-    // At once, in the first piece, between two, and one byte before the end.
+    // The client stops at once, in the first piece, between two pieces, or one byte before the end.
     for window in [0, 1, 16_384, 49_999] {
         let client = Client::with_window(&gateway, window).await;
         let mut untaken = Vec::new();
-        // More than there may be on a connection at a time, with and without a key: the first must end for the last to begin.
+        // The streams are more than a connection may have at a time, with and without a key: the
+        // first must end before the last can begin.
         for stream in 0..260 {
             let mut asked = keyed("k", Pieces::whole("{}"));
             if stream % 2 == 0 {

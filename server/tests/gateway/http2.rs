@@ -1,4 +1,4 @@
-//! Clients of HTTP/2 that take and send what a test wants.
+//! HTTP/2 clients that accept and send exactly the bytes that a test chooses.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::process::{BOUND, Gateway};
 
-/// A body of these pieces. One that does not end stays at its last piece.
+/// A body of these pieces. A body that does not end stays at its last piece.
 pub(crate) struct Pieces {
     pieces: VecDeque<Bytes>,
     ends: bool,
@@ -49,10 +49,10 @@ impl Body for Pieces {
     }
 }
 
-/// A connection, which takes this much of each response before it is read, and answers pings.
+/// A connection that accepts this much of each response before it is read, and answers pings.
 pub(crate) struct Client {
     sender: SendRequest<Pieces>,
-    /// Ends with the connection.
+    /// The task that ends with the connection.
     pub(crate) connection: JoinHandle<()>,
 }
 
@@ -72,7 +72,7 @@ impl Client {
         Self::with_window(gateway, 1 << 20).await
     }
 
-    /// Asks, and goes on while the answer is to come; `None` if there is none.
+    /// Sends a request in the background; `None` if there is no answer.
     pub(crate) fn asking(
         &self,
         request: Request<Pieces>,

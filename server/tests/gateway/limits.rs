@@ -1,4 +1,4 @@
-//! Clients that want more than their share: of attempts, of the upstream, of keys.
+//! Clients that take more than their share: of attempts, of the upstream, of keys.
 
 use bytes::Bytes;
 use http::Request;
@@ -19,7 +19,7 @@ fn posted(key: &str) -> Vec<u8> {
     request("POST /charges", &format!("Idempotency-Key: {key}\r\n"), b"{}")
 }
 
-/// A gateway that may run a few attempts for a few clients, with one key that is done.
+/// A gateway with a small limit of attempts for a few clients, and with one done key.
 async fn setup() -> (Upstream, Stop, Gateway) {
     let (upstream, stop) = Upstream::stopping().await;
     let setup = Setup::before(upstream.address).with("--max-connections", "10");
@@ -29,7 +29,8 @@ async fn setup() -> (Upstream, Stop, Gateway) {
     (upstream, stop, gateway)
 }
 
-/// What is recorded is answered with no attempt left; and when attempts end, others run.
+/// Checks that recorded outcomes are replayed with no attempt left, and that further attempts run
+/// when running ones end.
 async fn recovers(upstream: &Upstream, stop: &Stop, gateway: &Gateway) {
     assert_eq!(gateway.post("done", "{}").await.told(), (200, "run 1".to_owned(), true));
     gateway.post("done", "other").await.problem(422, "idempotency_key_reused");
@@ -44,7 +45,8 @@ async fn recovers(upstream: &Upstream, stop: &Stop, gateway: &Gateway) {
     }
 }
 
-/// Ten connections made 586 requests upstream: a client that hangs up leaves its attempt running.
+/// Regression: ten connections made 586 requests upstream: a client that disconnects leaves its
+/// attempt running.
 #[tokio::test]
 async fn clients_that_hang_up_and_come_again_leave_no_more_requests_upstream_than_attempts() {
     let (upstream, stop, gateway) = setup().await;
@@ -62,7 +64,7 @@ async fn clients_that_hang_up_and_come_again_leave_no_more_requests_upstream_tha
     recovers(&upstream, &stop, &gateway).await;
 }
 
-/// One connection of HTTP/2 made 2,001 requests upstream by resetting its streams.
+/// Regression: one HTTP/2 connection made 2,001 requests upstream by resetting its streams.
 #[tokio::test]
 async fn streams_that_are_reset_leave_no_more_requests_upstream_than_attempts() {
     let (upstream, stop, gateway) = setup().await;
@@ -88,7 +90,7 @@ async fn streams_that_are_reset_leave_no_more_requests_upstream_than_attempts() 
     recovers(&upstream, &stop, &gateway).await;
 }
 
-/// It cannot be repeated, and nothing is recorded of it.
+/// Such a request cannot be repeated, and nothing of it is recorded.
 #[tokio::test]
 async fn a_request_without_a_key_ends_with_its_client() {
     let (ended, mut ends) = mpsc::unbounded_channel();
@@ -96,7 +98,7 @@ async fn a_request_without_a_key_ends_with_its_client() {
         let ended = ended.clone();
         async move {
             line.request().await;
-            // No answer, but the end of the connection.
+            // There is no answer; the connection ends.
             line.request().await;
             ended.send(()).expect("the test listens");
         }

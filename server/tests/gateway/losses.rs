@@ -1,4 +1,4 @@
-//! An upstream that is not there, breaks off, or takes too long: what becomes of the key.
+//! An upstream that is down, breaks off, or is too slow, and the fate of the key.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::stop::Stop;
 use crate::upstream::{Act, Upstream, ok};
 use crate::wire::Reply;
 
-/// What a client is told while the outcome is not known.
+/// Checks the answer to a client while the outcome is unknown.
 fn assert_held(reply: &Reply) {
     reply.problem(409, "idempotency_outcome_unknown");
 }
@@ -104,7 +104,8 @@ async fn a_slow_body_is_waited_for() {
         while line.request().await.is_some() {
             line.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").await;
             for byte in "0123456789".as_bytes() {
-                // As slow as a test can be, and slower than the upstream may be with its head.
+                // The upload is as slow as a test can be, and slower than the upstream may be with
+                // its head.
                 tokio::time::sleep(Duration::from_millis(220)).await;
                 line.send([*byte]).await;
             }
@@ -118,7 +119,7 @@ async fn a_slow_body_is_waited_for() {
 
 #[tokio::test]
 async fn an_upstream_that_closes_its_connections_costs_no_key() {
-    // It closes after each answer, and does not say so.
+    // The upstream closes after each answer without announcing it.
     let upstream = Upstream::start(|seen| async move {
         match ok(&seen) {
             Act::Answer(bytes) | Act::Last(bytes) => Act::Last(bytes),
@@ -136,7 +137,8 @@ async fn an_upstream_that_closes_its_connections_costs_no_key() {
 async fn connections_to_the_upstream_are_kept() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
-    // Over one connection, which stays on its thread; each thread has connections of its own.
+    // All requests use one connection, which stays on its thread; each thread has upstream
+    // connections of its own.
     let mut wire = gateway.wire().await;
     for number in 1..=20 {
         let fields = format!("Idempotency-Key: k{number}\r\n");
@@ -208,7 +210,7 @@ async fn large_headers_of_an_answer_reach_the_first_caller() {
 }
 
 #[tokio::test]
-async fn what_follows_an_answer_is_not_the_answer_to_somebody_else() {
+async fn bytes_behind_an_answer_are_not_the_answer_to_another_request() {
     let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     for (what, line, sent) in [
         ("a second answer", "POST /charges", format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{evil}")),
@@ -249,7 +251,8 @@ async fn what_follows_an_answer_is_not_the_answer_to_somebody_else() {
 
 #[tokio::test]
 async fn a_key_is_released_when_there_is_no_connection_in_time() {
-    // It takes connections, and never greets: of the request nothing is sent.
+    // The upstream accepts connections, and never performs the handshake: nothing of the request is
+    // sent.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", silent.local_addr().unwrap());
     let gateway = Setup::new().with("--upstream", &url).with("--upstream-timeout", "150ms").start().await;
@@ -274,14 +277,14 @@ async fn an_upstream_that_closes_before_it_is_asked_releases_the_key() {
     closes.abort();
 }
 
-/// A service may send its status before it has done its work. The first version of the gateway recorded the status of a
-/// body without a length after a second, whatever came of it.
+/// A service may send its status before it has done its work. The first version of the gateway
+/// recorded the status of a body of unknown length after a second, whatever followed.
 #[tokio::test]
 async fn an_answer_that_breaks_off_late_is_no_outcome() {
     let upstream = Upstream::raw(|mut line| async move {
         if line.request().await.is_some() {
             line.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").await;
-            // Longer than a stream without an end would be waited for.
+            // The pause is longer than the gateway would wait for an endless stream.
             tokio::time::sleep(Duration::from_millis(1_300)).await;
         }
     })
@@ -310,7 +313,7 @@ async fn an_answer_that_does_not_go_on_is_no_outcome() {
     let gateway = Setup::before(upstream.address).with("--upstream-timeout", "1s").start().await;
     gateway.post("k", "{}").await.problem(502, "upstream_broke_off");
     assert_held(&gateway.post("k", "{}").await);
-    // Without a key the client gets what there was, and the end of the connection.
+    // Without a key the client gets the available part, and the end of the connection.
     let mut wire = gateway.wire().await;
     wire.send(crate::wire::request("POST /charges", "", b"{}")).await;
     assert!(wire.hear_all().await.ends_with("hello"));

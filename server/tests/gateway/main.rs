@@ -1,4 +1,8 @@
-//! The gateway as a process, over real sockets, between clients and upstreams that do what they like.
+//! The gateway as a process, over real sockets, between arbitrary clients and upstreams.
+//!
+//! - `process`, `stop`: the gateway's process, and a point at which an upstream waits.
+//! - `wire`, `http2`, `certs`: clients. `upstream`: services.
+//! - The other files test a property each.
 
 mod process;
 mod upstream;

@@ -1,4 +1,5 @@
-//! Answers that are streamed: each holds a connection to the upstream, and counts for as long as it does.
+//! Streamed answers: each holds a connection to the upstream, and counts towards the limit for as
+//! long.
 
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ const EVENTS: &str =
 const RELEASED: &str = "HTTP/1.1 429 Too Many Requests\r\nTransfer-Encoding: chunked\r\n\r\n";
 const SOCKET: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
 
-/// Answers by the path: by a stream that has no end, or at once.
+/// Answers by the path: with an endless stream, or at once.
 async fn converse(mut line: Line) {
     while let Some(seen) = line.request().await {
         let path = seen.line().split(' ').nth(1).expect("a path").to_owned();
@@ -64,7 +65,8 @@ async fn passes_again(gateway: &Gateway) {
     }
 }
 
-/// 100 streams on each connection held as many connections to the upstream, and counted towards no limit.
+/// Regression: 100 streams on each connection held as many connections to the upstream, and counted
+/// towards no limit.
 #[tokio::test]
 async fn streamed_answers_of_attempts_take_the_places_of_requests_without_a_key_and_end_at_a_bound() {
     let upstream = Upstream::raw(converse).await;
@@ -73,14 +75,15 @@ async fn streamed_answers_of_attempts_take_the_places_of_requests_without_a_key_
     let client = Client::new(&gateway).await;
     let mut held = Vec::new();
     for (path, status) in [("/events", 200), ("/released", 429), ("/large", 200)] {
-        // Answers that were read whole take no place.
+        // Answers that were read completely take no place.
         assert_eq!(client.ask(without_key("/charges")).await.status(), 200);
         let streamed = client.ask(to(path, path)).await;
         assert_eq!(streamed.status(), status);
         held.push(streamed);
     }
     is_busy(&client, without_key("/charges")).await;
-    // Requests with a key still run: they have a limit of their own, and a reserve for their answers.
+    // Requests with a key still run: they have a limit of their own, and a reserve for their
+    // answers.
     assert_eq!(client.ask(to("/charges", "done")).await.status(), 200);
     for number in 0..64 {
         held.push(client.ask(to("/events", &number.to_string())).await);

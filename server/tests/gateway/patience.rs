@@ -10,7 +10,7 @@ use crate::wire::request;
 async fn a_head_that_does_not_come_ends_the_connection() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).with("--header-timeout", "1s").start().await;
-    // Nothing at all; what may become a preface of HTTP/2; a part of a head; a line end only.
+    // The beginnings are: nothing; a possible preface of HTTP/2; a part of a head; a line end only.
     for begun in [
         "",
         "P",
@@ -25,7 +25,7 @@ async fn a_head_that_does_not_come_ends_the_connection() {
         wire.hear_all().await;
         assert!(began.elapsed() < BOUND, "{begun:?}");
     }
-    // Between two requests, too.
+    // The limit also applies between two requests.
     let mut wire = gateway.wire().await;
     wire.send(request("GET /", "", b"")).await;
     assert_eq!(wire.reply().await.status, 200);
@@ -56,7 +56,7 @@ async fn an_upstream_may_take_longer_than_a_client() {
         .start()
         .await;
     let mut wire = gateway.wire().await;
-    // The shortest request there is.
+    // This is the shortest possible request.
     wire.send("GET / HTTP/1.0\r\n\r\n").await;
     stop.arrival().await;
     assert!(wire.is_quiet_for(Duration::from_millis(1_500)).await);
@@ -141,7 +141,7 @@ async fn a_body_that_is_too_large_is_refused_before_anything_is_claimed() {
     gateway.post("k", "12345678901").await.problem(413, "request_too_large");
     let mut wire = gateway.wire().await;
     wire.send("POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n").await;
-    // It is not asked for a body that is not wanted.
+    // The client is not asked for a body that would be refused.
     assert_eq!(wire.try_head().await.unwrap().status, 413);
     assert_eq!(gateway.post("k", "1234567890").await.told(), (200, "run 1".to_owned(), false));
     // Without a key there is no limit.

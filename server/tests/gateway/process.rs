@@ -1,4 +1,4 @@
-//! The gateway as a process, told by flags, asked over sockets, ended by signals.
+//! The gateway as a process, configured by flags, used over sockets, and ended by signals.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::wire::{Reply, Wire, request};
 
-/// How long anything may take before a test has failed, also on a machine that is busy with something else.
+/// The time limit of any step of a test, also on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
 /// Waits until this holds.
@@ -25,16 +25,17 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What a gateway is told before it starts. It can be started several times, on the same store.
+/// The settings of a gateway before it starts. It can be started several times, on the same store.
 pub(crate) struct Setup {
-    /// For files of this test.
+    /// The folder for files of this test.
     folder: Arc<TempDir>,
     flags: Vec<String>,
     variables: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// Free ports, and a SQLite file of its own. Callers need not be told apart, unless they have credentials.
+    /// Settings with free ports and a SQLite file of their own. Callers share their keys, unless
+    /// they have credentials.
     pub(crate) fn new() -> Self {
         let folder = Arc::new(TempDir::new().expect("a folder"));
         let setup = Self { folder, flags: Vec::new(), variables: Vec::new() };
@@ -43,12 +44,12 @@ impl Setup {
         setup.with("--store", &store).with("--anonymous", "share")
     }
 
-    /// The same in front of an upstream.
+    /// Settings for this upstream.
     pub(crate) fn before(upstream: SocketAddr) -> Self {
         Self::new().with("--upstream", &format!("http://{upstream}"))
     }
 
-    /// Sets a flag, anew if it is set.
+    /// Sets a flag, or replaces its value.
     pub(crate) fn with(self, flag: &str, value: &str) -> Self {
         let mut setup = self.without(flag);
         setup.flags.extend([flag.to_owned(), value.to_owned()]);
@@ -67,7 +68,7 @@ impl Setup {
         self
     }
 
-    /// With this as the file of `--config`.
+    /// Sets the content of the file of `--config`.
     pub(crate) fn with_file(self, text: &str) -> Self {
         let path = self.write("semel.toml", text);
         self.with("--config", &path.display().to_string())
@@ -87,7 +88,7 @@ impl Setup {
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
         command.args(words).args(&self.flags).current_dir(self.folder.path());
-        // What the one who runs the tests has set is not for them.
+        // The developer's own settings must not affect the tests.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SEMEL_") {
                 command.env_remove(name);
@@ -98,7 +99,7 @@ impl Setup {
         command
     }
 
-    /// Starts it, and waits until it listens.
+    /// Starts the gateway, and waits until it listens.
     pub(crate) async fn start(&self) -> Gateway {
         let mut gateway = Gateway::spawn(self.command(&["gateway"]), Arc::clone(&self.folder));
         gateway.address = gateway.told("listening on ").await;
@@ -108,7 +109,7 @@ impl Setup {
         gateway
     }
 
-    /// The same in a shell that has limited itself by this command before.
+    /// Starts the gateway in a shell that has limited itself by this command before.
     pub(crate) async fn start_after(&self, limit: &str) -> Gateway {
         let inner = self.command(&["gateway"]);
         let mut shell = Command::new("sh");
@@ -128,13 +129,13 @@ impl Setup {
         gateway
     }
 
-    /// Runs a command that is expected to end by itself; says how.
+    /// Runs a command that is expected to end by itself, and returns its end.
     pub(crate) fn run(&self, words: &[&str]) -> Ended {
         Ended::from(&self.command(words).output().expect("it can be started"))
     }
 }
 
-/// How a command has ended.
+/// The end of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -149,14 +150,14 @@ impl From<&Output> for Ended {
     }
 }
 
-/// A gateway that runs. It is killed with this.
+/// A running gateway, which is killed when this is dropped.
 pub(crate) struct Gateway {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
     reading: Option<JoinHandle<()>>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
-    /// Its files stay as long as it does.
+    /// The folder of its files.
     _folder: Arc<TempDir>,
 }
 
@@ -168,7 +169,7 @@ impl Gateway {
         let (lines, stderr) = (Arc::clone(&log), child.stderr.take().expect("it is piped"));
         let reading = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                lines.lock().expect("nobody panics with it").push(line);
+                lines.lock().expect("no thread panics with it").push(line);
             }
         });
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -181,12 +182,12 @@ impl Gateway {
         line.split('"').next().and_then(|address| address.parse().ok()).expect("an address")
     }
 
-    /// All that it has logged.
+    /// The whole log so far.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().expect("nobody panics with it").join("\n")
+        self.log.lock().expect("no thread panics with it").join("\n")
     }
 
-    /// Waits for a line of the log that holds this; says how that line goes on.
+    /// Waits for a line of the log that contains this, and returns the rest of that line.
     pub(crate) async fn line(&mut self, text: &str) -> String {
         let began = Instant::now();
         loop {
@@ -205,7 +206,7 @@ impl Gateway {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success(), "{kill}");
     }
 
-    /// Whether a signal has stopped all of it.
+    /// Returns `true` if a signal has stopped all threads.
     pub(crate) fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("stat"));
         stat.is_ok_and(|stat| {
@@ -213,12 +214,12 @@ impl Gateway {
         })
     }
 
-    /// Ends it as nothing can be ended more.
+    /// Kills the gateway.
     pub(crate) fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("it was alive");
     }
 
-    /// Waits until it has ended; says with which code.
+    /// Waits until it has ended, and returns its exit code.
     pub(crate) async fn ended(&mut self) -> Option<i32> {
         let began = Instant::now();
         while !self.has_ended() {
@@ -228,7 +229,7 @@ impl Gateway {
         self.child.wait().expect("a child").code()
     }
 
-    /// Whether it has ended, and everything that it has said is read.
+    /// Returns `true` if it has ended, and its whole output is read.
     pub(crate) fn has_ended(&mut self) -> bool {
         let ended = self.child.try_wait().expect("a child").is_some();
         if let Some(reading) = self.reading.take_if(|_| ended) {
@@ -237,7 +238,7 @@ impl Gateway {
         ended
     }
 
-    /// How much memory it has in use.
+    /// The memory in use.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let pages =
             std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("statm"));
@@ -245,14 +246,14 @@ impl Gateway {
         pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4_096
     }
 
-    /// How many files it may open.
+    /// The limit of its open files.
     pub(crate) fn open_files(&self) -> u64 {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).expect("it lives");
         let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit");
         files.split_whitespace().next().and_then(|soft| soft.parse().ok()).unwrap_or(u64::MAX)
     }
 
-    /// How much memory it had in use at most.
+    /// The largest memory in use so far.
     pub(crate) fn peak_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -264,12 +265,12 @@ impl Gateway {
         Wire::to(self.address).await
     }
 
-    /// Asks over a connection of its own.
+    /// Sends a request over a connection of its own.
     pub(crate) async fn ask(&self, line: &str, fields: &str, body: impl AsRef<[u8]>) -> Reply {
         self.try_ask(line, fields, body).await.expect("an answer")
     }
 
-    /// The same, but there may be no answer.
+    /// Sends a request that may get no answer.
     pub(crate) async fn try_ask(&self, line: &str, fields: &str, body: impl AsRef<[u8]>) -> Option<Reply> {
         let mut wire = Wire::try_to(self.address).await?;
         wire.try_send(request(line, fields, body.as_ref())).await?;
@@ -281,7 +282,7 @@ impl Gateway {
         self.ask("POST /charges", &format!("Idempotency-Key: {key}\r\n"), body).await
     }
 
-    /// The same, on its way while the test goes on; `None` if there is no answer.
+    /// Sends a POST with this key in the background; `None` if there is no answer.
     pub(crate) fn posting(&self, key: &str, body: &str) -> tokio::task::JoinHandle<Option<Reply>> {
         let (address, sent) =
             (self.address, request("POST /charges", &format!("Idempotency-Key: {key}\r\n"), body.as_bytes()));
@@ -292,7 +293,7 @@ impl Gateway {
         })
     }
 
-    /// Posts again until the answer has another code than that the key is pending.
+    /// Repeats a POST until the answer differs from "the key is pending".
     pub(crate) async fn post_until_settled(&self, key: &str, body: &str) -> Reply {
         let began = Instant::now();
         loop {
@@ -305,19 +306,19 @@ impl Gateway {
         }
     }
 
-    /// The sum of the metrics whose lines hold all of these.
+    /// The sum of the metrics whose lines contain all of these.
     pub(crate) async fn metric(&self, parts: &[&str]) -> f64 {
         let shown = self.admin("/metrics").await.text();
         let lines = shown.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
-    /// Asks the admin.
+    /// Sends a request to the admin listener.
     pub(crate) async fn admin(&self, path: &str) -> Reply {
         self.admin_as("localhost", path, "").await
     }
 
-    /// The same under another name of the host, with more fields.
+    /// Sends a request to the admin listener with another host name, and with more fields.
     pub(crate) async fn admin_as(&self, host: &str, path: &str, fields: &str) -> Reply {
         let mut wire = Wire::to(self.admin).await;
         wire.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).await;
@@ -330,7 +331,7 @@ impl Drop for Gateway {
         if std::thread::panicking() {
             eprintln!("the gateway said:\n{}", self.log());
         }
-        // It may have ended already, which is as good.
+        // The process may have ended already.
         let _dead = self.child.kill().and_then(|()| self.child.wait());
     }
 }

@@ -1,7 +1,7 @@
-//! Refusals whose requests are still on their way, heard by real clients.
+//! Refusals of requests that are still being sent, received by real clients.
 //!
-//! A socket that is closed with unread bytes resets the connection, and the answer is lost to a client that sends all of its
-//! request before it reads: Python heard none of 40, and Node 7.
+//! A socket that is closed with unread bytes resets the connection, and the answer is lost to a
+//! client that sends all of its request before it reads: Python received none of 40, and Node 7.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,8 @@ use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::Upstream;
 use crate::wire::{Wire, request};
 
-/// How many requests of which size each client sends: over the limit of 1 MiB, and larger than what any buffer holds.
+/// The number and size of the requests of each client: over the limit of 1 MiB, and larger than any
+/// buffer.
 const SENT: [(usize, usize); 3] = [(20, 1_153_434), (20, 10 << 20), (3, 100 << 20)];
 
 const PYTHON: &str = r#"
@@ -130,7 +131,7 @@ async fn node_hears_every_refusal() {
 async fn curl_hears_every_refusal() {
     let (_upstream, gateway) = setup().await;
     let setup = Setup::new();
-    // With `Expect`, it asks first and sends nothing; without, it sends at once.
+    // With `Expect`, the client asks first and sends nothing; without it, the client sends at once.
     for expect in ["Expect: 100-continue", "Expect:"] {
         let client = |count: usize, size: usize| {
             let file = setup.write("body", &"x".repeat(size));
@@ -209,7 +210,7 @@ async fn hyper_hears_every_refusal_over_both_versions() {
     }
 }
 
-/// Refusals at the door, of the framing and of the layer, with a body that nobody has read.
+/// Refusals at the door, of the framing and of the layer, with an unread body.
 #[tokio::test]
 async fn every_kind_of_refusal_is_heard() {
     let upstream = Upstream::counting().await;
@@ -239,7 +240,7 @@ async fn every_kind_of_refusal_is_heard() {
     assert_eq!(upstream.connections(), 0);
 }
 
-/// What is discarded is limited, so a client cannot keep a connection for ever.
+/// The discarding of input is limited, so a client cannot keep a connection for ever.
 #[tokio::test]
 async fn a_client_that_neither_sends_nor_closes_is_not_waited_for_long() {
     let (_upstream, gateway) = setup().await;
@@ -250,13 +251,13 @@ async fn a_client_that_neither_sends_nor_closes_is_not_waited_for_long() {
     assert!(!wire.read().await, "nothing follows");
     let began = Instant::now();
     while wire.try_send("x").await.is_some() && began.elapsed() < BOUND {
-        // Without a byte for longer than it is waited for.
+        // The client sends no byte for longer than the limit.
         tokio::time::sleep(Duration::from_secs(6)).await;
     }
     assert!(began.elapsed() < BOUND, "it is still there after {:?}", began.elapsed());
 }
 
-/// A refusal of a request that has arrived to its end costs no connection.
+/// A refusal of a request that has arrived completely does not cost its connection.
 #[tokio::test]
 async fn a_refusal_of_a_small_request_keeps_the_connection() {
     let (_upstream, gateway) = setup().await;

@@ -1,4 +1,4 @@
-//! A store that has no room: by its ceiling, or because the disk is full.
+//! A store that is full: by its ceiling, or because the disk is full.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::{Upstream, answer};
 use crate::wire::Reply;
 
-/// An upstream whose answers take room.
+/// An upstream with large answers.
 async fn large() -> Upstream {
     Upstream::start(|seen| async move {
         answer("200 OK", "", format!("run {} {}", seen.number, "x".repeat(50_000)))
@@ -52,7 +52,7 @@ async fn a_store_at_its_ceiling_refuses_new_keys_replays_and_recovers() {
     refused.problem(503, "store_full");
     assert!(refused.header("retry-after").is_some());
     let began = Instant::now();
-    // What has expired is removed, once a minute by the gateway itself, and now by an operator.
+    // Expired records are removed once a minute by the gateway itself, and now by an operator.
     loop {
         let config = gateway.admin("/config").await.text();
         let config: serde_json::Value = serde_json::from_str(&config).unwrap();
@@ -82,7 +82,7 @@ async fn at_the_ceiling_replays_and_mismatches_are_answered() {
     assert!(gateway.metric(&["semel_gateway_store_records"]).await >= 3.0);
 }
 
-/// It can be read, and that was all that `/readyz` looked at.
+/// Regression: the full store can still be read, and `/readyz` tested only that.
 #[tokio::test]
 async fn on_a_full_disk_the_gateway_is_not_ready_and_it_recovers() {
     let Ok(disk) = SmallDisk::new(4 << 20) else { return };

@@ -1,4 +1,4 @@
-//! Whose key it is, and which route a request takes.
+//! The scope of a key, and the route of a request.
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ async fn two_callers_with_the_same_key_are_independent() {
 }
 
 #[tokio::test]
-async fn a_header_may_say_whose_key_it_is() {
+async fn a_header_may_identify_the_caller() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).with("--scope", "header:X-User").start().await;
     for (user, run, replayed) in [("ann", 1, false), ("bob", 2, false), ("ann", 1, true)] {
@@ -42,12 +42,13 @@ async fn a_header_may_say_whose_key_it_is() {
         let reply = gateway.ask("POST /charges", &format!("Idempotency-Key: k\r\n{fields}"), "{}").await;
         reply.problem(400, "idempotency_scope_missing");
     }
-    // Without a key nobody asks.
+    // Without a key the scope does not matter.
     assert_eq!(gateway.ask("POST /charges", "", "{}").await.status, 200);
     assert_eq!(upstream.count(), 3);
 }
 
-/// `--anonymous share`, which these gateways have, made all who had passed by the proxy one caller.
+/// Regression: `--anonymous share`, which these gateways have, made all clients that had bypassed
+/// the proxy one caller.
 #[tokio::test]
 async fn a_header_that_is_a_secret_is_needed_whatever_anonymous_callers_get() {
     let upstream = Upstream::counting().await;
@@ -102,7 +103,7 @@ async fn routes_have_terms_of_their_own_and_the_rest_passes() {
         ("POST /elsewhere", key, 200, false),
     ] {
         for again in [false, true] {
-            // Routes share their keys; so each of these has its own.
+            // Routes share their keys, so each of these requests has its own.
             let fields = if fields.is_empty() { String::new() } else { format!("{key}\"{line}\"\r\n") };
             let reply = gateway.ask(line, &fields, "{}").await;
             assert_eq!((reply.status, reply.is_replay()), (status, again && replays), "{line}");
@@ -132,7 +133,7 @@ async fn a_path_without_an_upstream_is_not_found() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_does_is_published() {
+async fn the_policy_of_the_gateway_is_published() {
     let upstream = Upstream::counting().await;
     let gateway =
         Setup::before(upstream.address).with("--retention", "2h").with("--lease", "10s").start().await;
@@ -157,7 +158,7 @@ fn codes(published: &Value) -> String {
 async fn codes_of_tokens_are_published_where_tokens_are_verified() {
     let upstream = Upstream::counting().await;
     let setup = Setup::before(upstream.address).with("--scope", "jwt").with("--issuer", "i");
-    // Nothing listens there, which does not matter before a token comes.
+    // No server listens there, which does not matter before a token arrives.
     let setup = setup.with("--audience", "a").with("--jwks", "http://127.0.0.1:9/keys");
     let gateway = setup.start().await;
     let reply = gateway.ask("GET /.well-known/idempotency", "", "").await;

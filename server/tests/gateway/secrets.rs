@@ -1,4 +1,4 @@
-//! The secret by which principals are made of credentials.
+//! The secret from which principals are derived.
 
 use sha2::{Digest, Sha256};
 use testkit::stores::postgres::database;
@@ -14,8 +14,9 @@ async fn pay(gateway: &Gateway, key: &str) -> (u16, String, bool) {
     gateway.ask("POST /charges", &fields, "{}").await.told()
 }
 
-/// Two gateways over one store run each key once, also while the secret of the configuration changes: it seals the key of the
-/// principals, and does not make them.
+/// Checks that two gateways over one store run each key once, also while the secret of the
+/// configuration changes: that secret seals the key of the principals, and principals are not
+/// derived from it.
 async fn each_key_runs_once_during_a_change(store: &str) {
     let upstream = Upstream::counting().await;
     let with = |secrets: &[&str]| {
@@ -25,7 +26,8 @@ async fn each_key_runs_once_during_a_change(store: &str) {
     };
     let old = with(&[OLD]).start().await;
     assert_eq!(pay(&old, "a").await, (200, "run 1".to_owned(), false));
-    // The second process has the new secret already, and seals with it; the first goes on with the old one.
+    // The second process already has the new secret, and seals with it; the first one continues
+    // with the old one.
     let new = with(&[NEW, OLD]).start().await;
     assert_eq!(pay(&new, "a").await, (200, "run 1".to_owned(), true));
     for number in 2..12 {
@@ -35,7 +37,7 @@ async fn each_key_runs_once_during_a_change(store: &str) {
         assert_eq!(ran, 1, "{key}: {one:?}, {other:?}");
     }
     assert_eq!(upstream.count(), 11);
-    // Started again without the new one, or without any, it says what is missing.
+    // A process that is restarted without the new secret, or without any, names the missing one.
     for secrets in [&[OLD][..], &["another-secret-altogether"]] {
         let ended = with(secrets).run(&["gateway"]);
         assert!(
@@ -45,7 +47,7 @@ async fn each_key_runs_once_during_a_change(store: &str) {
     }
     let bare = Setup::before(upstream.address).with("--store", store).run(&["gateway"]);
     assert!(bare.complained.contains("no secret is configured"), "{bare:?}");
-    // In the end the old one is not needed any more.
+    // In the end the old secret is no longer needed.
     let last = with(&[NEW]).start().await;
     assert_eq!(pay(&last, "a").await, (200, "run 1".to_owned(), true));
 }
@@ -73,7 +75,7 @@ async fn gateways_without_a_configured_secret_share_one_over_the_store_and_over_
     assert_eq!(pay(&setup.start().await, "k").await, (200, "run 1".to_owned(), true));
 }
 
-/// A 6-digit password fell to guessing against a plain digest in less than a second.
+/// Regression: a 6-digit password could be guessed from a plain digest in less than a second.
 #[tokio::test]
 async fn a_principal_is_no_plain_digest_and_differs_from_store_to_store() {
     let mut principals = Vec::new();

@@ -1,4 +1,4 @@
-//! What a client may rely on: one run, byte-equal replays, clear refusals.
+//! The guarantees for a client: one run, byte-equal replays, clear refusals.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn a_repeat_while_it_runs_is_told_to_come_back() {
     repeat.problem(409, "idempotency_key_pending");
     let after: u64 = repeat.header("retry-after").and_then(|after| after.parse().ok()).expect("a number");
     assert!((1..=30).contains(&after), "{after}");
-    // That it is another request wins over that it runs.
+    // A mismatch takes precedence over a running attempt.
     gateway.post("k", "other").await.problem(422, "idempotency_key_reused");
     stop.go();
     assert_eq!(first.await.unwrap().unwrap().told(), (200, "run 1".to_owned(), false));
@@ -128,7 +128,7 @@ async fn repeats_may_wait_for_the_one_that_runs() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_none_is_refused_before_anybody_is_asked() {
+async fn an_invalid_key_is_refused_before_the_upstream_is_asked() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
     let long = "k".repeat(256);
@@ -148,7 +148,7 @@ async fn a_key_that_is_none_is_refused_before_anybody_is_asked() {
         reply.problem(400, "idempotency_key_invalid");
     }
     assert_eq!(upstream.connections(), 0);
-    // Nothing was claimed either.
+    // No key was claimed either.
     let claims = gateway.admin("/metrics").await.text();
     assert!(!claims.contains("semel_claims_total{"), "{claims}");
     assert_eq!(gateway.post(&long[..255], "{}").await.status, 200);
@@ -177,7 +177,7 @@ async fn a_key_counts_on_some_methods_only_and_without_one_everything_passes() {
         }
         runs += if counts { 1 } else { 2 };
         assert_eq!(upstream.count(), runs, "{method}");
-        // The upstream sees the key, whether it counts or not.
+        // The upstream gets the key, whether or not it counts.
         assert_eq!(upstream.seen()[runs - 1].header("idempotency-key"), Some(method));
     }
     for _ in 0..2 {

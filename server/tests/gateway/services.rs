@@ -1,4 +1,5 @@
-//! Services in other languages that complete in their own transaction, asked by the very lines of the docs.
+//! Services in other languages that complete in their own transaction, called with the commands of
+//! the docs.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -15,7 +16,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The lines of a page that are code of this language.
+/// The code of this language on a page, by line.
 fn code(page: &str, language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join(page)).expect("the page is there");
     let blocks = text.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
@@ -23,7 +24,7 @@ fn code(page: &str, language: &str) -> Vec<String> {
     blocks.flat_map(|(_, lines)| lines.lines()).map(str::to_owned).collect()
 }
 
-/// An example that serves, and ends with this.
+/// A running example, which ends when this is dropped.
 struct Service {
     process: Child,
     port: u16,
@@ -48,7 +49,7 @@ impl Drop for Service {
     }
 }
 
-/// Runs a line of the docs against this gateway, with this key; says what curl shows.
+/// Runs a line of the docs against this gateway, with this key, and returns the output of curl.
 fn ask(line: &str, gateway: &Gateway, key: &str) -> String {
     assert!(line.contains("http://127.0.0.1:8080/") && line.contains("order-7"), "{line}");
     let line = line.replace("127.0.0.1:8080", &gateway.address.to_string()).replace("order-7", key);
@@ -70,7 +71,8 @@ async fn ledger(database: &str) -> Client {
     client
 }
 
-/// A quoted key reached the service with its quotation marks, and `semel.complete` found no record of it: 500 for ever.
+/// Regression: a quoted key reached the service with its quotation marks, and `semel.complete`
+/// found no record of it: 500 for ever.
 async fn quoted_and_bare_are_booked_once(interpreter: Command, example: &str) {
     let database = database().await;
     let ledger = ledger(&database).await;

@@ -1,4 +1,5 @@
-//! Clients that share a gateway, or a connection to it, with others, and take or send as little as they can.
+//! Clients that share a gateway or a connection with other clients, and read or send as little as
+//! they can.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ async fn a_replay_that_is_taken_a_little_at_a_time_ends() {
         while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
             let Ok(frame) = frame else { return true };
             taken += frame.into_data().map_or(0, |data| data.len());
-            // About 11 KiB a second, and never nothing for 2 s.
+            // The rate is about 11 KiB a second, without a pause of 2 s.
             sleep(Duration::from_millis(1_500)).await;
         }
         false
@@ -67,7 +68,7 @@ async fn a_head_of_many_small_fields_is_refused_over_http_2() {
 #[tokio::test]
 async fn bodies_that_are_not_read_keep_no_other_body_of_their_connection() {
     let upstream = Upstream::counting().await;
-    // It accepts connections, and reads nothing.
+    // The upstream accepts connections, and reads nothing.
     let still = TcpSocket::new_v4().unwrap();
     still.set_recv_buffer_size(4_096).unwrap();
     still.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -89,7 +90,8 @@ async fn bodies_that_are_not_read_keep_no_other_body_of_their_connection() {
     for _ in 0..5 {
         lines.push(still.accept().await.unwrap());
     }
-    // Until the buffers on the way are full. Were that too short, the test would only see less.
+    // The pause lets the buffers on the way fill. If it were too short, the test would only cover
+    // less.
     sleep(Duration::from_secs(1)).await;
     let reply = client.ask(keyed("k", Pieces::whole(vec![b'x'; MIB - 100]))).await;
     assert_eq!(reply.status(), 200);

@@ -1,4 +1,4 @@
-//! What operators do to a gateway that runs: stop it, and tell it anew what to do.
+//! Signals of operators to a running gateway: stop, and reload.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ async fn told_to_stop_it_finishes_what_is_under_way_and_takes_no_more() {
     let gone = gateway.posting("gone", "{}");
     stop.arrival().await;
     stop.arrival().await;
-    // The client of this one does not wait for the end.
+    // The client of this request does not wait for the end.
     gone.abort();
     gateway.signal("TERM");
     gateway.line("stopping").await;
     assert_eq!(gateway.admin("/readyz").await.told(), (503, "not ready: stopping\n".to_owned(), false));
     assert_eq!(gateway.admin("/livez").await.status, 200);
     assert_eq!(idle.hear_all().await, "", "a connection without a request is closed");
-    assert!(gateway.try_ask("GET /", "", "").await.is_none(), "nobody new is served");
+    assert!(gateway.try_ask("GET /", "", "").await.is_none(), "no new client is served");
     assert!(!gateway.has_ended());
     stop.go();
     stop.go();
@@ -61,7 +61,7 @@ async fn told_to_stop_it_finishes_what_has_no_key_too() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_in_time_is_left_to_its_lease() {
+async fn a_request_that_does_not_end_in_time_is_left_to_its_lease() {
     let (upstream, stop) = Upstream::stopping().await;
     let setup = Setup::before(upstream.address).with("--drain", "200ms").with("--lease", "1s");
     let mut gateway = setup.start().await;
@@ -105,7 +105,7 @@ async fn told_twice_it_ends_at_once() {
         gateway.signal(signals[0]);
         gateway.line("stopping").await;
         gateway.signal(signals[1]);
-        // Long before its drain is over.
+        // The gateway ends long before its drain limit.
         assert_eq!(gateway.ended().await, Some(0));
         assert!(first.await.unwrap().is_none());
     }
@@ -116,7 +116,7 @@ async fn a_client_that_says_nothing_does_not_keep_it_from_stopping() {
     let upstream = Upstream::counting().await;
     let mut gateway = Setup::before(upstream.address).with("--drain", "1h").start().await;
     let _silent = gateway.wire().await;
-    // It is served after the silent one was accepted.
+    // The request is served after the silent connection was accepted.
     assert_eq!(gateway.ask("GET /", "Connection: close\r\n", "").await.status, 200);
     gateway.signal("TERM");
     assert_eq!(gateway.ended().await, Some(0));
@@ -152,8 +152,8 @@ async fn a_reload_changes_routes_for_new_requests_and_what_is_broken_changes_not
     assert_eq!((old.count(), new.count()), (6, 0));
     setup.write("semel.toml", &file(&new, "[[route]]\npath = '/charges'\nrequired = true"));
     gateway.signal("HUP");
-    gateway.line("was read anew").await;
-    // A connection from before goes the new way, too.
+    gateway.line("was reloaded").await;
+    // A connection from before the reload uses the new configuration, too.
     wire.send(get()).await;
     assert_eq!(wire.reply().await.status, 200);
     gateway.ask("POST /charges", "", "{}").await.problem(400, "idempotency_key_missing");
@@ -163,7 +163,7 @@ async fn a_reload_changes_routes_for_new_requests_and_what_is_broken_changes_not
 }
 
 #[tokio::test]
-async fn what_cannot_change_is_refused_and_named() {
+async fn a_setting_that_cannot_change_is_refused_and_named() {
     let upstream = Upstream::counting().await;
     for (name, before, after) in [
         ("listen", "127.0.0.1:0", "127.0.0.1:1"),
@@ -194,7 +194,7 @@ async fn an_attempt_from_before_a_reload_ends_under_its_own_terms() {
     stop.arrival().await;
     setup.write("semel.toml", &file("retry"));
     gateway.signal("HUP");
-    gateway.line("was read anew").await;
+    gateway.line("was reloaded").await;
     let repeat = gateway.posting("k", "{}");
     stop.go();
     assert_eq!(first.await.unwrap().unwrap().told(), (200, "run 1".to_owned(), false));

@@ -1,10 +1,11 @@
-//! Requests that two servers could read in two ways. The second request that hides in each of them must never be seen.
+//! Requests that two servers could read differently. The second request that hides in each of them
+//! must never be seen.
 
 use crate::process::{Gateway, Setup};
 use crate::upstream::Upstream;
 use crate::wire::{Reply, request};
 
-/// What an attacker wants to have carried out.
+/// The request that an attacker wants to smuggle.
 const HIDDEN: &str = "POST /hidden HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n";
 
 async fn setup() -> (Upstream, Gateway) {
@@ -13,7 +14,8 @@ async fn setup() -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-/// Sends this, with the hidden request after it, and hears all there is to hear, which must be a refusal.
+/// Sends these bytes, followed by the hidden request, and reads everything, which must be a
+/// refusal.
 async fn refused(upstream: &Upstream, gateway: &Gateway, sent: &[u8]) -> Reply {
     let what = sent.escape_ascii();
     let mut wire = gateway.wire().await;
@@ -26,7 +28,7 @@ async fn refused(upstream: &Upstream, gateway: &Gateway, sent: &[u8]) -> Reply {
 }
 
 #[tokio::test]
-async fn what_is_framed_in_two_ways_is_refused_and_the_connection_closed() {
+async fn a_request_framed_in_two_ways_is_refused_and_its_connection_closed() {
     let (upstream, gateway) = setup().await;
     let mut rows: Vec<(String, &str)> = Vec::new();
     for fields in [
@@ -158,7 +160,7 @@ async fn chunks_that_are_not_what_they_say_are_refused_and_what_follows_is_not_r
     }
     assert_eq!(upstream.connections(), 0, "nothing was claimed for them");
     for body in bodies {
-        // Without a key the head is on its way already; the request must not come to its end.
+        // Without a key the head has already been passed on; the request must not be completed.
         let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         let reply = refused(&upstream, &gateway, format!("{head}{body}").as_bytes()).await;
         assert_eq!(reply.status, 400, "{}", body.escape_debug());
@@ -260,7 +262,7 @@ async fn requests_in_one_piece_are_answered_in_their_order() {
     let bodies: Vec<_> =
         upstream.seen().iter().map(|seen| String::from_utf8(seen.body.clone()).unwrap()).collect();
     assert_eq!(bodies, ["a", "b", "c", ""]);
-    // What is refused is so in its turn.
+    // A refusal comes in the order of the requests.
     wire.send([keyed("e"), b"GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n".to_vec()].concat()).await;
     assert_eq!(wire.reply().await.status, 200);
     assert_eq!(wire.reply().await.status, 400);
@@ -268,7 +270,7 @@ async fn requests_in_one_piece_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_was_not_read_of_a_refused_request_is_not_taken_for_the_next() {
+async fn the_unread_rest_of_a_refused_request_is_not_the_next_request() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).with("--max-body", "100").start().await;
     assert_eq!(gateway.post("used", "{}").await.status, 200);
@@ -286,12 +288,12 @@ async fn what_was_not_read_of_a_refused_request_is_not_taken_for_the_next() {
                     "POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: {key}\r\n{framing}\r\n\r\n"
                 );
                 let status = if body.len() < 100 && status == 413 { 200 } else { status };
-                // It may close before it has read everything.
+                // The gateway may close before it has read everything.
                 let _closed = wire.try_send(format!("{head}{sent}")).await;
                 if let Some(reply) = wire.try_reply().await {
                     assert_eq!(reply.status, status, "{key} {framing}");
                 }
-                // Either what follows is a request again, or nothing is.
+                // The following bytes are either a request again, or not read at all.
                 if wire.try_send(request("GET /next", "Connection: close\r\n", b"")).await.is_some() {
                     let rest = wire.hear_all().await;
                     assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 200 OK"), "{rest}");

@@ -49,7 +49,7 @@ async fn http_2_has_the_same_semantics_and_the_same_keys() {
 }
 
 #[tokio::test]
-async fn what_http_2_cuts_up_is_put_together_for_http_1() {
+async fn cookies_split_by_http_2_are_joined_for_http_1() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
     let mut sender = http2(TcpStream::connect(gateway.address).await.unwrap()).await;
@@ -59,13 +59,13 @@ async fn what_http_2_cuts_up_is_put_together_for_http_1() {
     }
     assert_eq!(ask(&mut sender, request).await.0.status(), 200);
     assert_eq!(upstream.seen()[0].all("cookie"), ["a=1; b=2"]);
-    // So it is the same caller.
+    // The joined cookies identify the same caller.
     let reply = gateway.ask("POST /charges", "Idempotency-Key: k\r\nCookie: a=1; b=2\r\n", "{}").await;
     assert_eq!(reply.told(), (200, "run 1".to_owned(), true));
 }
 
 #[tokio::test]
-async fn what_is_refused_in_http_1_is_refused_in_http_2() {
+async fn requests_refused_in_http_1_are_refused_in_http_2() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
     let empty = || Full::new(Bytes::new());
@@ -115,14 +115,14 @@ async fn tls_speaks_both_versions() {
     let mut repeat = keyed("k", "{}");
     *repeat.uri_mut() = "https://shop.example/charges".parse().unwrap();
     assert_eq!(ask(&mut sender, repeat).await.1, "run 1");
-    // The screen reads along under TLS, too.
+    // The screen also examines requests under TLS.
     let mut wire = Wire::over(authority.greet(gateway.address, &["http/1.1"]).await.unwrap());
     wire.send(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     )
     .await;
     assert_eq!(wire.reply().await.status, 400);
-    // And whoever does not greet gets nothing.
+    // A client without a TLS handshake gets nothing.
     let mut wire = gateway.wire().await;
     wire.send(request("GET /", "", b"")).await;
     assert!(!wire.hear_all().await.contains("HTTP/1.1"));
@@ -136,13 +136,13 @@ async fn a_renewed_certificate_is_taken_on_reload() {
     let new = Authority::new();
     let certificate = new.certify("localhost");
     setup.write("cert.pem", &certificate.cert);
-    // Half of it does not fit the other half, and the old one stays.
+    // The new certificate and key do not match, and the old ones stay.
     gateway.signal("HUP");
     gateway.line("the old one stays in force").await;
     assert!(old.greet(gateway.address, &[]).await.is_some());
     setup.write("key.pem", &certificate.key);
     gateway.signal("HUP");
-    gateway.line("was read anew").await;
+    gateway.line("was reloaded").await;
     assert!(old.greet(gateway.address, &[]).await.is_none());
     assert!(new.greet(gateway.address, &[]).await.is_some());
 }
@@ -154,7 +154,7 @@ async fn a_client_that_does_not_greet_does_not_keep_it_from_stopping() {
     drop(gateway);
     let mut gateway = setup.with("--header-timeout", "1h").with("--drain", "1h").start().await;
     let _silent = gateway.wire().await;
-    // It is greeted after the silent one was accepted.
+    // The handshake is served after the silent connection was accepted.
     assert!(authority.greet(gateway.address, &[]).await.is_some());
     gateway.signal("TERM");
     assert_eq!(gateway.ended().await, Some(0));
@@ -169,7 +169,7 @@ async fn serve(mut line: Line) {
 }
 
 #[tokio::test]
-async fn an_upstream_may_speak_tls_and_must_be_who_it_says() {
+async fn an_upstream_may_speak_tls_and_must_prove_its_name() {
     let (authority, other) = (Authority::new(), Authority::new());
     for (signer, name, trusted) in [
         (&authority, "127.0.0.1", true),

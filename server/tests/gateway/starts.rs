@@ -1,4 +1,4 @@
-//! How a gateway is told what to do, what it shows of itself, and how it says that it cannot start.
+//! The settings of a gateway, its view of them, and the errors with which it refuses to start.
 
 use serde_json::Value;
 
@@ -118,7 +118,7 @@ fn no_secret_is_shown() {
         ("--cache", "redis://cache?password=s3@cret"),
     ] {
         let ended = Setup::new().with("--upstream", "http://a").with(flag, value).run(&["config", "check"]);
-        // The name of a setting is none.
+        // The name of a setting is not a secret.
         let told = (ended.said + &ended.complained).replace("principal-secret-file", "");
         assert!(told.contains("***") && !told.contains("s3") && !told.contains("cret"), "{value}: {told}");
     }
@@ -132,7 +132,7 @@ fn no_secret_is_shown() {
 }
 
 #[tokio::test]
-async fn what_happens_is_counted() {
+async fn requests_and_their_results_are_counted() {
     let upstream = Upstream::start(|seen| async move {
         match seen.line().contains("fail") {
             true => answer("500 Oops", "", ""),
@@ -184,7 +184,7 @@ async fn the_admin_answers_what_it_knows() {
     wire.send("POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
     let refused = wire.reply().await;
     assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
-    // Its paths are not for clients.
+    // The paths of the admin listener are not for clients.
     gateway.ask("GET /metrics", "", "").await;
     assert_eq!(upstream.count(), 1);
 }
@@ -214,7 +214,7 @@ fn a_file_that_is_wrong_is_not_quoted() {
 }
 
 #[test]
-fn what_a_gateway_could_not_start_with_is_found_by_the_check() {
+fn the_check_finds_settings_with_which_a_gateway_cannot_start() {
     for (flag, value, says) in [
         ("--store", "mysql://db", "the store mysql://db cannot be used: it is none of sqlite:FILE"),
         ("--store", "sqlite:", "it names no file"),
@@ -236,7 +236,7 @@ async fn a_cache_that_is_away_does_not_keep_a_gateway_from_starting() {
     let gateway = setup.start().await;
     assert_eq!(gateway.post("k", "{}").await.told(), (200, "run 1".to_owned(), false));
     assert_eq!(gateway.post("k", "{}").await.told(), (200, "run 1".to_owned(), true));
-    assert!(gateway.log().contains("the cache is away"), "{}", gateway.log());
+    assert!(gateway.log().contains("the cache is down"), "{}", gateway.log());
 }
 
 #[tokio::test]

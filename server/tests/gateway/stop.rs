@@ -1,4 +1,4 @@
-//! Where an upstream stands still until a test lets it go on.
+//! A point at which an upstream waits until the test lets it continue.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::process::BOUND;
 
-/// Where an upstream stands still until it may go on.
+/// A point at which an upstream waits until it may continue.
 #[derive(Clone)]
 pub(crate) struct Stop {
     arrived: Arc<Semaphore>,
@@ -22,19 +22,19 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Says that it is here, and waits.
+    /// Reports the arrival, and waits.
     pub(crate) async fn here(&self) {
         self.arrived.add_permits(1);
         self.free.acquire().await.expect("never closed").forget();
     }
 
-    /// Waits until one more is there.
+    /// Waits until one more request has arrived.
     pub(crate) async fn arrival(&self) {
         let arrival = timeout(BOUND, self.arrived.acquire()).await;
         arrival.expect("it arrives before long").expect("never closed").forget();
     }
 
-    /// Lets one go on.
+    /// Lets one request continue.
     pub(crate) fn go(&self) {
         self.free.add_permits(1);
     }

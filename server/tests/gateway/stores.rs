@@ -1,4 +1,4 @@
-//! A Postgres that goes away for a while.
+//! A Postgres that is down for a while.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::stop::Stop;
 use crate::upstream::Upstream;
 use crate::wire::Io;
 
-/// A way to the server that can be cut.
+/// A path to the server that can be cut.
 struct Way {
     port: Port,
     passing: Option<AbortOnDropHandle<()>>,
@@ -44,10 +44,10 @@ impl Way {
         self.passing = Some(AbortOnDropHandle::new(passing));
     }
 
-    /// Cuts every connection, and lets nobody in.
+    /// Cuts every connection, and refuses new ones.
     async fn cut(&mut self) {
         drop(self.passing.take());
-        // Until the port is free again, which it is when the task has ended.
+        // The port is free again when the task has ended.
         let began = Instant::now();
         while TcpStream::connect(self.port.address()).await.is_ok() {
             assert!(began.elapsed() < BOUND, "the way is still open");
@@ -71,7 +71,7 @@ trait IoUnpin: Io + Unpin {}
 
 impl<I: Io + Unpin> IoUnpin for I {}
 
-/// A gateway over Postgres, and the way between them.
+/// A gateway over Postgres, and the path between them.
 async fn setup(policy: &str) -> (Upstream, Stop, Way, Gateway) {
     let (upstream, stop) = Upstream::stopping().await;
     let way = Way::new().await;
@@ -132,7 +132,8 @@ async fn an_outcome_that_comes_while_the_store_is_away_is_recorded_when_it_is_ba
     until_ready(&gateway, 503).await;
     way.mend().await;
     let first = first.await.unwrap().unwrap();
-    // It is told the outcome if that could be recorded in time, and else that it will be.
+    // The client gets the outcome if it could be recorded in time, and otherwise an answer that it
+    // will be.
     match first.status {
         200 => assert_eq!(first.told(), (200, "run 1".to_owned(), false)),
         _ => drop(first.problem(503, "outcome_pending")),

@@ -1,4 +1,4 @@
-//! Answers that no request has asked for, on connections that are kept.
+//! Unrequested answers on kept connections.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::wire::{Wire, request};
 
 const EVIL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
 
-/// Answers each request twice, the second time so much later, before it reads the next one.
+/// Answers each request twice, the second time after this delay, before the next request is read.
 async fn twice(mut line: Line, later: Duration) {
     while let Some(seen) = line.request().await {
         let (Act::Answer(bytes) | Act::Last(bytes)) = ok(&seen);
@@ -24,8 +24,8 @@ async fn post(wire: &mut Wire, key: usize) -> String {
     wire.reply().await.text()
 }
 
-/// A client had made the service see two requests in one. The second answer came a little later, and was recorded under the key of the
-/// next request: 300 of 300 times.
+/// Regression: a client had made the service see two requests in one. The second answer came a
+/// little later, and was recorded under the key of the next request: 300 of 300 times.
 #[tokio::test]
 async fn an_answer_that_comes_while_a_connection_is_idle_goes_nowhere() {
     for later in [0, 1, 10, 100] {
@@ -35,7 +35,7 @@ async fn an_answer_that_comes_while_a_connection_is_idle_goes_nowhere() {
         let mut wire = gateway.wire().await;
         for key in 1..=5 {
             assert_eq!(post(&mut wire, key).await, format!("run {key}"), "{later:?}");
-            // The upstream has closed the connection once it has heard that the gateway has.
+            // The upstream has closed the connection once it has noticed that the gateway has.
             tokio::time::sleep(later + Duration::from_millis(30)).await;
         }
         for key in 1..=5 {
@@ -44,8 +44,8 @@ async fn an_answer_that_comes_while_a_connection_is_idle_goes_nowhere() {
     }
 }
 
-/// Nothing tells a second answer from the next one once the next request is on its way. It happens once; from then on the
-/// upstream gets a connection for each request.
+/// A second answer cannot be distinguished from the next one once the next request has been sent.
+/// That happens once; from then on the upstream gets a new connection for each request.
 #[tokio::test]
 async fn an_upstream_that_was_caught_once_is_not_trusted_with_a_connection_that_is_kept() {
     for later in [1, 10, 100] {
@@ -63,8 +63,8 @@ async fn an_upstream_that_was_caught_once_is_not_trusted_with_a_connection_that_
     }
 }
 
-/// Each thread of the gateway has connections of its own to the upstream: each learned of it by an answer of its own, and a reload made
-/// all of them forget it.
+/// Regression: each thread of the gateway has connections of its own to the upstream: each had to
+/// catch it with an answer of its own, and a reload made all of them forget it.
 #[tokio::test]
 async fn an_upstream_that_was_caught_is_doubted_by_all_threads_and_after_a_reload() {
     let upstream = Upstream::raw(|line| twice(line, Duration::from_millis(20))).await;
@@ -80,9 +80,9 @@ async fn an_upstream_that_was_caught_is_doubted_by_all_threads_and_after_a_reloa
     for reloaded in [false, true] {
         if reloaded {
             gateway.signal("HUP");
-            gateway.line("the configuration was read anew").await;
+            gateway.line("the configuration was reloaded").await;
         }
-        // In turns, they belong to all threads.
+        // Requests are dealt out in turn, so they reach all threads.
         for _ in 0..threads {
             let mut wire = gateway.wire().await;
             for _ in 0..3 {
@@ -93,8 +93,8 @@ async fn an_upstream_that_was_caught_is_doubted_by_all_threads_and_after_a_reloa
     }
 }
 
-/// An upstream does this after its first answer, while the gateway is stopped; so the gateway hears of it and of the next request at
-/// the same time.
+/// The upstream does this after its first answer, while the gateway is stopped; so the gateway
+/// notices it and the next request at the same time.
 async fn unheard(act: &'static str, line: &str, fields: &str) {
     let stop = Stop::default();
     let stops = stop.clone();
@@ -132,7 +132,8 @@ async fn unheard(act: &'static str, line: &str, fields: &str) {
     assert_eq!((upstream.count(), upstream.connections()), (2, 2));
 }
 
-/// The socket is asked before a request is written, as the runtime may not have heard what has arrived.
+/// The socket is checked before a request is written, because the runtime may not have reported the
+/// bytes that have arrived.
 #[tokio::test]
 async fn an_answer_that_arrived_unheard_is_not_the_answer_to_the_next_request() {
     for _ in 0..5 {
@@ -140,7 +141,7 @@ async fn an_answer_that_arrived_unheard_is_not_the_answer_to_the_next_request() 
     }
 }
 
-/// Such a request was lost, and its key held, although nothing of it had been sent.
+/// Regression: such a request was lost, and its key held, although nothing of it had been sent.
 #[tokio::test]
 async fn a_connection_that_was_closed_unheard_costs_no_key() {
     for _ in 0..5 {
@@ -148,7 +149,8 @@ async fn a_connection_that_was_closed_unheard_costs_no_key() {
     }
 }
 
-/// Without a key and without a body, such a request got a 502, although nothing of it had been sent.
+/// Regression: without a key and without a body, such a request got a 502, although nothing of it
+/// had been sent.
 #[tokio::test]
 async fn a_connection_that_was_closed_unheard_costs_no_request_without_a_body() {
     for _ in 0..5 {

@@ -1,4 +1,5 @@
-//! What passes through the gateway without being held: large bodies, endless ones, WebSockets.
+//! Traffic that passes through the gateway without being held in memory: large bodies, endless
+//! ones, WebSockets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use crate::upstream::{Act, Upstream};
 use crate::wire::request;
 
 const MIB: usize = 1 << 20;
-/// What the gateway may need beside what it needs at rest: buffers of two connections, with room.
+/// The memory that the gateway may need in addition to its memory at rest: buffers of two
+/// connections, with a margin.
 const LITTLE: u64 = 24 << 20;
 
 #[tokio::test]
@@ -63,7 +65,7 @@ async fn an_upload_may_take_longer_than_the_answer_to_it() {
     let mut wire = gateway.wire().await;
     wire.send("POST /files HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n").await;
     for byte in "0123456789".as_bytes() {
-        // As slow as a client can be, but it goes on.
+        // The client is as slow as possible, but continues.
         tokio::time::sleep(Duration::from_millis(220)).await;
         wire.send([*byte]).await;
     }
@@ -82,13 +84,13 @@ async fn a_large_download_is_passed_on_while_it_comes() {
     })
     .await;
     let gateway = Setup::before(upstream.address).start().await;
-    // With a key, too: what is too large to be recorded is not held either.
+    // This holds with a key, too: a response that is too large to be recorded is not held either.
     for fields in ["", "Idempotency-Key: k\r\n"] {
         let at_rest = gateway.resident_bytes();
         let mut wire = gateway.wire().await;
         wire.send(request("POST /files", fields, b"{}")).await;
         assert_eq!(wire.try_head().await.unwrap().status, 200);
-        // Nobody reads; the gateway must not gather what comes.
+        // The client does not read; the gateway must not collect the bytes.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let most = gateway.resident_bytes();
         assert!(most < at_rest + LITTLE, "{most} bytes, and {at_rest} at rest");
@@ -140,7 +142,7 @@ async fn a_client_that_goes_away_ends_what_has_no_key() {
     let upstream = Upstream::raw(|mut line| async move {
         line.request().await;
         line.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-        // Until the gateway closes it.
+        // The upstream waits until the gateway closes the connection.
         line.read().await;
     })
     .await;
@@ -218,7 +220,7 @@ async fn a_websocket_that_the_upstream_does_not_want_is_an_answer() {
     let mut wire = gateway.wire().await;
     wire.send(request("GET /socket", WEBSOCKET, b"")).await;
     assert_eq!(wire.reply().await.told(), (426, "no".to_owned(), false));
-    // The connection speaks HTTP as before, and is read as before.
+    // The connection still speaks HTTP, and is examined as before.
     wire.send(request("GET /", "", b"")).await;
     assert_eq!(wire.reply().await.status, 426);
     wire.send("GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n").await;

@@ -1,4 +1,4 @@
-//! What the upstream is told, what it may say about the key, and what stays between neighbours.
+//! The headers that the upstream gets, its verdict on the key, and the fields that stay on one hop.
 
 use crate::process::Setup;
 use crate::upstream::{Act, Upstream, answer, ok};
@@ -39,7 +39,7 @@ async fn the_upstream_is_told_which_attempt_it_is() {
     }
 }
 
-/// With the quotation marks, `semel.complete` would find no record, for ever.
+/// With the quotation marks, `semel.complete` would never find the record.
 #[tokio::test]
 async fn the_upstream_is_told_the_key_as_the_record_has_it() {
     let upstream = Upstream::counting().await;
@@ -59,10 +59,10 @@ async fn the_upstream_is_told_the_key_as_the_record_has_it() {
 }
 
 #[tokio::test]
-async fn nobody_can_forge_what_the_upstream_is_told() {
+async fn clients_cannot_forge_the_headers_of_the_gateway() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::before(upstream.address).start().await;
-    // Many servers take an underscore for a hyphen.
+    // Many servers treat an underscore as a hyphen.
     let with_underscores: String =
         FORGED.lines().map(|line| format!("{}\r\n", line.replacen("Semel-", "sEMEL_", 1))).collect();
     for (line, fields) in [
@@ -80,7 +80,7 @@ async fn nobody_can_forge_what_the_upstream_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_between_neighbours_is_not_passed_on() {
+async fn fields_of_one_hop_are_not_passed_on() {
     let upstream = Upstream::start(|seen| async move {
         let fields = "Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nX-End: 1\r\n";
         answer("200 OK", fields, format!("run {}", seen.number))
@@ -114,7 +114,7 @@ async fn the_upstream_may_say_what_becomes_of_the_key() {
         ("abandon", "hold", "200 OK", None),
         ("abandon", "retry", "200 OK", Some("run")),
         ("perhaps", "hold", "200 OK", Some("replay")),
-        // It does not say the same twice.
+        // The two verdicts contradict each other.
         ("release\r\nIdempotency-Verdict: record", "hold", "200 OK", None),
     ] {
         let upstream = Upstream::start(move |seen| async move {
@@ -165,7 +165,7 @@ async fn a_failure_is_the_outcome_under_hold_and_none_under_retry() {
 }
 
 #[tokio::test]
-async fn what_is_large_or_streamed_reaches_the_first_caller_whole_and_nobody_again() {
+async fn large_and_streamed_answers_reach_only_the_first_caller_whole() {
     let events = "data: 1\n\ndata: 2\n\n";
     let chunked = |kind: &str, more: &str, end: &str| {
         format!(

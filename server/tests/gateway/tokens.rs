@@ -1,4 +1,4 @@
-//! Callers who show a token that the gateway verifies.
+//! Callers with a token that the gateway verifies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ struct Issuer {
 impl Issuer {
     fn new() -> Self {
         let random = SystemRandom::new();
-        // It takes long to make one.
+        // The key is stored, because making one takes long.
         let pem = include_bytes!("keys/rsa.pem");
         let rsa = PrivateKeyDer::from_pem_slice(pem).expect("a key");
         let ec = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
@@ -76,7 +76,7 @@ impl Issuer {
             "ES256" => self.ec.sign(&self.random, message).expect("a signature").as_ref().to_vec(),
             "EdDSA" => self.ed.sign(message).as_ref().to_vec(),
             "HS256" => {
-                // The public key as if it were a secret.
+                // The public key is used as if it were a secret.
                 let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.modulus());
                 ring::hmac::sign(&key, message).as_ref().to_vec()
             }
@@ -85,7 +85,7 @@ impl Issuer {
         format!("{signed}.{}", encoded(signature))
     }
 
-    /// A good token of this caller.
+    /// A valid token of this caller.
     fn of(&self, caller: &str) -> String {
         self.token(&json!({ "alg": "EdDSA", "kid": "ed" }), &claims(caller))
     }
@@ -191,14 +191,14 @@ async fn a_token_that_does_not_hold_is_refused_and_nothing_is_claimed() {
         assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
     }
     assert_eq!(upstream.count(), 0);
-    // Nothing was claimed: the first good one runs.
+    // Nothing was claimed: the first valid token runs.
     assert_eq!(pay(&gateway, "k", &good).await.told(), (200, "run 1".to_owned(), false));
-    // What has no key is the service's own affair.
+    // Requests without a key are left to the service.
     assert_eq!(gateway.ask("POST /charges", "", "{}").await.status, 200);
     assert!(!gateway.log().contains(&good));
 }
 
-/// A server of keys, which counts how often it was asked.
+/// A server of keys, which counts its requests.
 async fn server(keys: Value) -> (Upstream, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -221,7 +221,7 @@ async fn a_flood_of_unknown_keys_does_not_reach_the_issuer() {
         let head = json!({ "alg": "EdDSA", "kid": format!("unknown-{number}") });
         pay(&gateway, "k", &issuer.token(&head, &claims("ann"))).await.problem(401, "token_invalid");
     }
-    // Once at the start, and once in each ten seconds that this took.
+    // The keys are read once at the start, and once in each ten seconds that this took.
     let allowed = 2 + began.elapsed().as_secs() as usize / 10;
     assert!(asked.load(Ordering::Relaxed) <= allowed, "asked {} times", asked.load(Ordering::Relaxed));
     assert_eq!(pay(&gateway, "k", &issuer.of("ann")).await.told(), (200, "run 1".to_owned(), true));
@@ -253,12 +253,12 @@ async fn new_keys_of_a_file_are_read_on_a_reload() {
     let renewed = Issuer::new();
     setup.write("keys.json", &renewed.keys().to_string());
     gateway.signal("HUP");
-    gateway.line("the configuration was read anew").await;
+    gateway.line("the configuration was reloaded").await;
     until("the keys are read again", || gateway.log().matches("read the keys of the issuer").count() == 2)
         .await;
     assert_eq!(pay(&gateway, "k", &renewed.of("ann")).await.status, 200);
     pay(&gateway, "k", &issuer.of("ann")).await.problem(401, "token_invalid");
-    // A file that cannot be used leaves what is in force.
+    // An unusable file leaves the configuration in force.
     setup.write("keys.json", "{}");
     gateway.signal("HUP");
     gateway.line("the old one stays in force").await;
@@ -266,7 +266,7 @@ async fn new_keys_of_a_file_are_read_on_a_reload() {
 }
 
 #[test]
-fn what_the_gateway_must_know_of_tokens_is_asked_for() {
+fn missing_settings_of_tokens_are_errors() {
     let before = || Setup::before(([127, 0, 0, 1], 1).into()).with("--scope", "jwt");
     for (setup, says) in [
         (before(), "needs issuer"),

@@ -1,4 +1,4 @@
-//! A service behind the gateway that does what a test wants, and keeps every byte that it was sent.
+//! A service behind the gateway that behaves as a test directs, and keeps every received byte.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::wire::Io;
 /// A request as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Which one it is of all, from one.
+    /// The number of the request, from one.
     pub(crate) number: usize,
     /// The first line and the fields, byte for byte.
     pub(crate) head: String,
@@ -37,11 +37,11 @@ impl Seen {
     }
 }
 
-/// What an upstream does about a request.
+/// The reaction of an upstream to a request.
 pub(crate) enum Act {
-    /// Sends this as it is, and takes the next request.
+    /// Sends these bytes, and reads the next request.
     Answer(Vec<u8>),
-    /// Sends this as it is, and closes.
+    /// Sends these bytes, and closes.
     Last(Vec<u8>),
 }
 
@@ -54,12 +54,12 @@ pub(crate) fn answer(status: &str, fields: &str, body: impl AsRef<[u8]>) -> Act 
     Act::Answer(bytes)
 }
 
-/// Says that it went well, and how often it did so.
+/// A success with the number of the run.
 pub(crate) fn ok(seen: &Seen) -> Act {
     answer("200 OK", "Content-Type: text/plain\r\n", format!("run {}", seen.number))
 }
 
-/// What an upstream has seen, on all its connections.
+/// The requests that an upstream has seen, on all its connections.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger {
     requests: Arc<Mutex<Vec<Seen>>>,
@@ -69,24 +69,24 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     fn connection(&self) -> usize {
-        let mut bytes = self.bytes.lock().expect("nobody panics with it");
+        let mut bytes = self.bytes.lock().expect("no thread panics with it");
         bytes.push(Vec::new());
         bytes.len() - 1
     }
 
     fn read(&self, connection: usize, bytes: &[u8]) {
-        self.bytes.lock().expect("nobody panics with it")[connection].extend_from_slice(bytes);
+        self.bytes.lock().expect("no thread panics with it")[connection].extend_from_slice(bytes);
     }
 
     fn request(&self, head: String, body: Vec<u8>) -> Seen {
-        let mut requests = self.requests.lock().expect("nobody panics with it");
+        let mut requests = self.requests.lock().expect("no thread panics with it");
         let seen = Seen { number: requests.len() + 1, head, body };
         requests.push(seen.clone());
         seen
     }
 }
 
-/// A service on a port of its own. It ends with this.
+/// A service on a port of its own, which ends when this is dropped.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     ledger: Ledger,
@@ -94,12 +94,12 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// One that counts.
+    /// A service that answers with the number of the run.
     pub(crate) async fn counting() -> Self {
         Self::start(|seen| async move { ok(&seen) }).await
     }
 
-    /// One that counts, and stands still before each answer.
+    /// A service that counts, and waits before each answer.
     pub(crate) async fn stopping() -> (Self, Stop) {
         let stop = Stop::default();
         let stops = stop.clone();
@@ -113,7 +113,7 @@ impl Upstream {
         (upstream.await, stop)
     }
 
-    /// One that does this about each request, once it has read it.
+    /// A service that reacts in this way to each request, once it has read it.
     pub(crate) async fn start<F, A>(act: F) -> Self
     where
         F: Fn(Seen) -> A + Clone + Send + Sync + 'static,
@@ -133,7 +133,7 @@ impl Upstream {
         .await
     }
 
-    /// One that does this on each connection.
+    /// A service that handles each connection in this way.
     pub(crate) async fn raw<F, C>(converse: F) -> Self
     where
         F: Fn(Line) -> C + Clone + Send + Sync + 'static,
@@ -142,7 +142,7 @@ impl Upstream {
         Self::over(|socket| async { Some(socket) }, converse).await
     }
 
-    /// The same over what this makes of each connection, TLS say.
+    /// A service that first transforms each connection, for example by TLS.
     pub(crate) async fn over<G, H, I, F, C>(greet: G, converse: F) -> Self
     where
         G: Fn(TcpStream) -> H + Clone + Send + Sync + 'static,
@@ -174,21 +174,21 @@ impl Upstream {
 
     /// All requests that have arrived.
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.ledger.requests.lock().expect("nobody panics with it").clone()
+        self.ledger.requests.lock().expect("no thread panics with it").clone()
     }
 
-    /// How many have arrived.
+    /// The number of requests that have arrived.
     pub(crate) fn count(&self) -> usize {
         self.seen().len()
     }
 
     /// Every byte that has arrived, on all connections.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.ledger.bytes.lock().expect("nobody panics with it").concat()
+        self.ledger.bytes.lock().expect("no thread panics with it").concat()
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.ledger.bytes.lock().expect("nobody panics with it").len()
+        self.ledger.bytes.lock().expect("no thread panics with it").len()
     }
 }
 
@@ -230,12 +230,12 @@ impl Line {
         Some(self.ledger.request(head, body))
     }
 
-    /// Reads the head of a request only, which is not counted yet.
+    /// Reads only the head of a request, which is not counted yet.
     pub(crate) async fn head(&mut self) -> Option<String> {
         String::from_utf8(self.until(b"\r\n\r\n").await?).ok()
     }
 
-    /// Sends; one that nobody reads any more is lost.
+    /// Sends bytes; they are lost if the other end no longer reads.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _lost = self.io.write_all(bytes.as_ref()).await;
         let _lost = self.io.flush().await;
@@ -250,7 +250,7 @@ impl Line {
         read > 0
     }
 
-    /// What was read and not taken.
+    /// The bytes that were read but not consumed.
     pub(crate) fn heard(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.heard)
     }

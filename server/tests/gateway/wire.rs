@@ -1,4 +1,4 @@
-//! A connection on which a test writes and reads every byte itself.
+//! A connection whose bytes a test writes and reads itself.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use crate::process::BOUND;
 
-/// A request of HTTP/1.1, with a length if it has a body or is a POST. `fields` are lines, each with its line end.
+/// A request of HTTP/1.1, with a length if it has a body or is a POST. `fields` are lines, each
+/// with its line end.
 pub(crate) fn request(line: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let length = match body.is_empty() && !line.starts_with("POST") {
         true => String::new(),
@@ -22,7 +23,7 @@ pub(crate) fn request(line: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whatever bytes go over.
+/// Any transport of bytes.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send {}
 
 impl<I: AsyncRead + AsyncWrite + Send> Io for I {}
@@ -38,7 +39,7 @@ impl Wire {
         Self::try_to(address).await.expect("somebody listens")
     }
 
-    /// `None` if nobody listens.
+    /// A connection; `None` if no server listens.
     pub(crate) async fn try_to(address: SocketAddr) -> Option<Self> {
         let socket = TcpStream::connect(address).await.ok()?;
         socket.set_nodelay(true).ok()?;
@@ -58,7 +59,7 @@ impl Wire {
         self.io.flush().await.ok()
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends the sending direction.
     pub(crate) async fn end(&mut self) {
         self.io.shutdown().await.expect("a live connection");
     }
@@ -72,7 +73,7 @@ impl Wire {
         read > 0
     }
 
-    /// Reads until this text was heard; takes it and everything before it away.
+    /// Reads until this text has arrived, and consumes everything up to its end.
     pub(crate) async fn hear(&mut self, text: &str) -> String {
         loop {
             let at = self.heard.windows(text.len()).position(|found| found == text.as_bytes());
@@ -84,13 +85,13 @@ impl Wire {
         }
     }
 
-    /// Reads until the other side closes; says what was heard.
+    /// Reads until the other side closes, and returns everything.
     pub(crate) async fn hear_all(&mut self) -> String {
         while self.read().await {}
         self.text()
     }
 
-    /// Whether the other side says nothing more and does not close, for this long.
+    /// Returns `true` if the other side sends nothing and does not close, for this long.
     pub(crate) async fn is_quiet_for(&mut self, time: Duration) -> bool {
         let mut buffer = [0; 1];
         self.heard.is_empty() && timeout(time, self.io.read(&mut buffer)).await.is_err()
@@ -104,8 +105,8 @@ impl Wire {
         self.try_reply().await.unwrap_or_else(|| panic!("no whole answer, but {:?}", self.text()))
     }
 
-    /// The next answer to a request that was not HEAD; `None` if the connection ends before it does. Interim ones are
-    /// passed over.
+    /// The next answer to a request that was not HEAD; `None` if the connection ends before it
+    /// does. Interim answers are skipped.
     pub(crate) async fn try_reply(&mut self) -> Option<Reply> {
         let mut reply = loop {
             let reply = self.try_head().await?;
@@ -200,7 +201,7 @@ impl Reply {
         self.header("idempotency-replayed") == Some("true")
     }
 
-    /// Status, body, and whether it is a replay: what most tests ask for.
+    /// Status, body, and whether the answer is a replay: the parts that most tests need.
     pub(crate) fn told(&self) -> (u16, String, bool) {
         (self.status, self.text(), self.is_replay())
     }

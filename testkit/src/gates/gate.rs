@@ -1,4 +1,4 @@
-//! A path to the store on which a test decides what goes wrong.
+//! A gate to the store at which a test decides which calls fail, and how.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -11,32 +11,32 @@ use tokio::time::sleep;
 
 use crate::gates::Path;
 
-/// What goes wrong.
+/// The fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not applied, and the caller knows.
+    /// The call is not applied, and the caller knows.
     Unavailable,
-    /// It is not applied, and the caller does not know.
+    /// The call is not applied, and the caller does not know.
     Lost,
-    /// It is applied, and the caller does not know.
+    /// The call is applied, and the caller does not know.
     AnswerLost,
-    /// It is applied, and there is never an answer.
+    /// The call is applied, and never answered.
     Silence,
-    /// It never arrives, and there is never an answer.
+    /// The call never arrives, and is never answered.
     Hang,
-    /// It arrives late.
+    /// The call arrives late.
     Slow(Duration),
-    /// Its answer arrives late.
+    /// The answer arrives late.
     SlowAnswer(Duration),
-    /// It is lost, but a copy of it arrives later.
+    /// The call is lost, but a copy of it arrives later.
     CopyLater(Duration),
-    /// The store will not have it, ever.
+    /// The store refuses the call for good.
     Refused,
     /// The store has a bug.
     Panic,
 }
 
-/// Faults by verb, and what was called.
+/// A gate with faults by verb, which counts the calls.
 #[derive(Clone)]
 pub struct Gate {
     /// The store behind it.
@@ -45,7 +45,7 @@ pub struct Gate {
     calls: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
-/// Which calls of a verb go wrong, and how.
+/// The calls of a verb that fail, and their fault.
 struct Disturbance {
     verb: &'static str,
     calls: RangeInclusive<usize>,
@@ -59,22 +59,22 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// A gate to a store of its own, with nothing wrong.
+    /// A gate to a store of its own, without faults.
     pub fn new() -> Self {
         Self::to(&MemoryStore::new())
     }
 
-    /// Another way to the same store.
+    /// Another gate to the same store.
     pub fn to(store: &MemoryStore) -> Self {
         Self { store: store.clone(), faults: Arc::default(), calls: Arc::default() }
     }
 
-    /// From now on, until [`Gate::heal`].
+    /// Disturbs a verb until [`Gate::heal`].
     pub fn disturb(&self, verb: &'static str, fault: Fault) {
         self.disturb_calls(verb, 1..=usize::MAX, fault);
     }
 
-    /// Only these calls, counted from 1.
+    /// Disturbs only these calls of a verb, counted from 1.
     pub fn disturb_calls(&self, verb: &'static str, calls: RangeInclusive<usize>, fault: Fault) {
         self.faults.lock().unwrap().push(Disturbance { verb, calls, fault });
     }
@@ -84,7 +84,7 @@ impl Gate {
         self.faults.lock().unwrap().clear();
     }
 
-    /// How often a verb was called.
+    /// The number of calls of a verb.
     pub fn calls(&self, verb: &str) -> usize {
         self.calls.lock().unwrap().get(verb).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Ways to a store on which a test decides what goes wrong.
+//! Paths to a store that a test can disturb.
 //!
 //! - `path.rs`: a store behind a path that may drop, delay or repeat each call
 //! - `gate.rs`: such a path to a store in memory, with faults by verb

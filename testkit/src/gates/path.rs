@@ -8,12 +8,13 @@ use semel::admin::Prune;
 use semel::store::{Ack, Ask, Claim, Found, Record, Token, Void};
 use semel::{Key, Lease, Outcome, Store, StoreError, Timestamp};
 
-/// The way of a question to the store and of the answer back.
+/// The path of a call to the store, and of the answer back.
 pub trait Path: Send + Sync + 'static {
     /// What is at its end.
     type End: Store + Clone;
 
-    /// Makes the call, or not, or twice, and answers. The verb's name is for those who disturb only some.
+    /// Makes the call once, twice or not at all, and answers. The verb's name is for paths that
+    /// disturb only some verbs.
     fn pass<T, F>(
         &self,
         verb: &'static str,

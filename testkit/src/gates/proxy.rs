@@ -1,4 +1,4 @@
-//! A way to the server that can be cut.
+//! A connection to the server that can be cut.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use tokio_postgres::config::Host;
 
 use crate::stores::postgres::Place;
 
-/// Where a connection is cut.
+/// The point at which a connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// The request does not reach the server.
     BeforeRequest,
-    /// The server has answered, and nothing of it comes back.
+    /// The server has answered, and nothing of the answer comes back.
     BeforeAnswer,
     /// Half of the answer comes back.
     InAnswer,
@@ -42,23 +42,23 @@ struct Shared {
     traffic: Traffic,
 }
 
-/// What has gone through since this was last asked.
+/// The traffic since the last reading.
 #[derive(Default)]
 struct Traffic {
     requests: AtomicUsize,
-    /// The most bytes that the server has sent between two requests of a connection.
+    /// The largest number of bytes that the server has sent between two requests of a connection.
     largest_answer: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Plan {
-    /// What to do, and how many requests go through before.
+    /// The next cut, and the number of requests that pass before it.
     cut: Option<(Cut, usize)>,
-    /// Whether there is no way to the server after a cut.
+    /// Set if no connection to the server is possible after a cut.
     refuses_after_cut: bool,
     refuses: bool,
     spoils_begins: bool,
-    /// The request that is held back, and the way to the server that is still open.
+    /// The request that is held back, and its connection to the server, which is still open.
     held_back: Option<(Vec<u8>, Box<dyn Stream>)>,
 }
 
@@ -98,29 +98,30 @@ impl Proxy {
         (Place { url, schema: place.schema.clone() }, proxy)
     }
 
-    /// Cuts the connection that makes a request after this many others, and lets new ones through.
+    /// Cuts the connection that makes a request after this many other requests, and lets new
+    /// connections through.
     pub fn cut(&self, cut: Cut, after: usize) {
         self.shared.plan().cut = Some((cut, after));
     }
 
-    /// The same, and there is no way to the server until it is healed.
+    /// Cuts like [`Proxy::cut`], and refuses new connections until healed.
     pub fn cut_for_good(&self, cut: Cut, after: usize) {
         let mut plan = self.shared.plan();
         plan.cut = Some((cut, after));
         plan.refuses_after_cut = true;
     }
 
-    /// New connections lead to another server.
+    /// Leads new connections to another server.
     pub fn lead_to(&self, url: &str) {
         *self.shared.server.lock().unwrap() = url.parse().unwrap();
     }
 
-    /// From now on no transaction can be begun, as if each `begin` was cancelled.
+    /// Makes every `begin` fail from now on, as if it had been cancelled.
     pub fn spoil_begins(&self, spoils: bool) {
         self.shared.plan().spoils_begins = spoils;
     }
 
-    /// Lets everything through again, and says whether the cut was made.
+    /// Lets everything through again, and returns `true` if the cut was made.
     pub fn heal(&self) -> bool {
         let mut plan = self.shared.plan();
         plan.refuses = false;
@@ -128,7 +129,7 @@ impl Proxy {
         plan.cut.take().is_none()
     }
 
-    /// How many requests went through since this was last asked, and how many bytes the largest answer had.
+    /// The number of requests since the last reading, and the size of the largest answer.
     pub fn traffic(&self) -> (usize, usize) {
         let Traffic { requests, largest_answer } = &self.shared.traffic;
         (requests.swap(0, Ordering::SeqCst), largest_answer.swap(0, Ordering::SeqCst))
@@ -146,7 +147,7 @@ impl Proxy {
     pub async fn deliver(&self) {
         let held_back = self.shared.plan().held_back.take();
         let (request, mut server) = held_back.expect("a request was held back");
-        // If the server has hung up already, that is an error, and all the better.
+        // If the server has closed the connection already, the write fails, which is fine.
         let _ = server.write_all(&request).await;
         let _ = server.shutdown().await;
         let _ = server.read_to_end(&mut Vec::new()).await;
@@ -165,7 +166,7 @@ impl Shared {
         self.plan.lock().unwrap()
     }
 
-    /// What to do with the next request.
+    /// The treatment of the next request.
     fn next(&self) -> Option<Cut> {
         let mut plan = self.plan();
         match &mut plan.cut {
@@ -197,7 +198,7 @@ impl Shared {
             return;
         }
         let server = self.server().await;
-        // Whichever end hangs up ends the other.
+        // Either end that closes ends the other.
         let _ = self.carry(client, server).await;
     }
 
@@ -247,7 +248,8 @@ impl Shared {
     }
 }
 
-/// Makes a `begin` fail by itself, as one that is cancelled does. What was sent behind it goes its way.
+/// Makes a `begin` fail by itself, as if it had been cancelled. The messages behind it are passed
+/// on.
 fn spoil_begin(request: &mut [u8]) {
     let begin = b"Q\0\0\0\x0abegin\0";
     if let Some(at) = request.windows(begin.len()).position(|window| window == begin) {

@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The user and the group `nobody`: Postgres refuses to run as root.
+/// The user and group id of the account `nobody`: Postgres refuses to run as root.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// Our own account, or `nobody` if we are root.
+/// The account for servers: the present one, or `nobody` instead of root.
 pub(crate) struct Account {
     is_root: bool,
 }
@@ -26,8 +26,8 @@ impl Account {
         self.is_root
     }
 
-    /// A command under this account, away from our own surroundings: `nobody` may not enter our folder, and
-    /// variables such as PGPORT would change what a server does.
+    /// A command under this account, in a neutral environment: `nobody` may not enter the present
+    /// folder, and variables such as PGPORT would change a server.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()));

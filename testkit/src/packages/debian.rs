@@ -1,4 +1,4 @@
-//! Debian packages, as a way to a server that is not installed.
+//! Debian packages, as a source of servers that are not installed.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,24 +10,24 @@ use anyhow::{Context, Result, ensure};
 
 use crate::progress::workspace;
 
-/// Whether this system has packages of this kind.
+/// Returns `true` if this system has packages of this kind.
 pub(crate) fn is_here() -> bool {
     Command::new("apt-get").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Installs a package, which takes root.
+/// Installs a package, which requires root.
 pub(crate) fn install(package: &str) -> Result<()> {
     script(include_str!("install.sh"), &[package.as_ref()])
         .with_context(|| format!("could not install the Debian package {package}"))
 }
 
-/// Unpacks a package and what it needs into a folder of ours, and returns that folder.
+/// Unpacks a package and its dependencies into a folder of this project, and returns that folder.
 pub(crate) fn fetch(package: &str) -> Result<PathBuf> {
     let caches = caches();
     let cache = caches.iter().find(|cache| is_writable(cache));
     let cache = cache.with_context(|| format!("could not write to any of {caches:?}"))?;
     let root = cache.join(package);
-    // What is there already was found not to run.
+    // An existing folder was found not to run.
     if root.exists() {
         fs::remove_dir_all(&root).with_context(|| format!("could not remove {}", root.display()))?;
     }
@@ -49,13 +49,13 @@ pub(crate) fn libraries(root: &Path) -> OsString {
         let children = fs::read_dir(&parent).into_iter().flatten().flatten();
         folders.extend(children.filter(|child| child.file_name().to_string_lossy().contains("-linux-")));
     }
-    // The path of a cache that holds a colon cannot be said here; the server then fails to run, which is
-    // reported.
+    // A cache path that contains a colon cannot be expressed here; the server then fails to run,
+    // which is reported.
     env::join_paths(folders.iter().map(|folder| folder.path())).unwrap_or_default()
 }
 
-/// Where fetched packages are kept: with the user's caches, or in the target folder for a user without a
-/// home.
+/// The folders for fetched packages: with the user's caches, or in the target folder for a user
+/// without a home.
 fn caches() -> Vec<PathBuf> {
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let user = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
@@ -64,13 +64,13 @@ fn caches() -> Vec<PathBuf> {
     caches.map(|cache| cache.join("semel/debian")).collect()
 }
 
-/// Whether files can be made in a folder, which is made as well.
+/// Returns `true` if files can be created in a folder, which is also created.
 fn is_writable(folder: &Path) -> bool {
     let file = folder.join(format!(".probe-{}", std::process::id()));
     fs::create_dir_all(folder).and_then(|()| File::create(&file)).and_then(|_| fs::remove_file(&file)).is_ok()
 }
 
-/// Runs a script in a shell of its own: it sets traps, and so tidies up when the run is interrupted.
+/// Runs a script in a shell of its own: it sets traps, so that an interrupted run tidies up.
 fn script(text: &str, args: &[&OsStr]) -> Result<()> {
     // The word after the script is its name in the shell's messages.
     let status = Command::new("sh").args(["-c", text, "testkit"]).args(args).status();

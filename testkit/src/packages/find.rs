@@ -12,10 +12,10 @@ use crate::packages::account::Account;
 use crate::packages::debian;
 use crate::progress::say;
 
-/// What is particular to one kind of server.
+/// The properties of one kind of server.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// The variable that holds the URL of a running server, for us and for the tests.
+    /// The variable with the URL of a running server, for this crate and for the tests.
     pub(crate) variable: &'static str,
     /// The Debian package.
     pub(crate) package: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Found {
     version: String,
     /// The folder of its executables.
     pub(crate) folder: PathBuf,
-    /// Where it finds shared libraries besides the system's, as in LD_LIBRARY_PATH.
+    /// The folders of shared libraries in addition to the system's, as in LD_LIBRARY_PATH.
     pub(crate) libraries: OsString,
 }
 
@@ -44,8 +44,8 @@ impl fmt::Display for Found {
     }
 }
 
-/// Finds a server that is installed or was fetched before; else installs it as root, or fetches it as anybody
-/// else.
+/// Finds a server that is installed or was fetched before; otherwise installs it as root, or
+/// fetches it as any other user.
 pub(crate) fn find(kind: &Kind, account: &Account) -> Result<Found> {
     if let Some(found) = installed(kind, account).or_else(|| cached(kind, account)) {
         return Ok(found);
@@ -75,8 +75,8 @@ fn installed(kind: &Kind, account: &Account) -> Option<Found> {
     folders.find_map(|folder| probe(kind, account, folder, OsString::new()))
 }
 
-/// The server that an earlier run fetched. Not for root, who can install it, and whose servers run as
-/// `nobody`, who may not look into a home.
+/// The server that an earlier run fetched. Root does not use it, because root can install the
+/// server, and root's servers run as `nobody`, who has no access to a home.
 fn cached(kind: &Kind, account: &Account) -> Option<Found> {
     if account.is_root() {
         return None;
@@ -91,8 +91,8 @@ fn under(kind: &Kind, account: &Account, root: &Path) -> Option<Found> {
     folders.find_map(|folder| probe(kind, account, folder, libraries.clone()))
 }
 
-/// Asks the server in a folder for its version, under the account that will run it: what that account cannot
-/// run is as good as missing.
+/// Asks the server in a folder for its version, under the account that will run it: a server that
+/// this account cannot run counts as missing.
 fn probe(kind: &Kind, account: &Account, folder: PathBuf, libraries: OsString) -> Option<Found> {
     if !kind.programs.iter().all(|program| folder.join(program).is_file()) {
         return None;

@@ -1,4 +1,4 @@
-//! Programs, and a library, that only benchmarks, counts and some tests need.
+//! Programs, and a library, that only benchmarks, instruction counts and some tests need.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::servers::postgres::POSTGRES;
 struct Wanted {
     name: &'static str,
     package: &'static str,
-    /// Where it may be under a root, best first.
+    /// The possible places under a root, best first.
     places: fn(&Path) -> Vec<PathBuf>,
 }
 
@@ -34,7 +34,8 @@ const FAKETIME: Wanted = Wanted {
     name: "libfaketime",
     package: "libfaketime",
     places: |root| {
-        // Debian has a folder for the architecture, such as x86_64-linux-gnu; others do not.
+        // Debian has a folder for the architecture, such as x86_64-linux-gnu; other distributions
+        // do not.
         let mut folders = vec![root.join("usr/lib64"), root.join("usr/lib"), root.join("usr/local/lib")];
         let children = fs::read_dir(root.join("usr/lib")).into_iter().flatten().flatten();
         folders.extend(children.map(|child| child.path()));
@@ -58,34 +59,34 @@ fn bins(root: &Path, name: &str) -> Vec<PathBuf> {
     ["usr/bin", "usr/local/bin"].map(|folder| root.join(folder).join(name)).into()
 }
 
-/// A command that runs Python 3; got as nginx is.
+/// A command that runs Python 3, which is found or fetched like nginx.
 ///
 /// # Errors
-/// If there is none to be had.
+/// If it is neither installed nor can be.
 pub fn python() -> Result<Command> {
     command(&PYTHON)
 }
 
-/// A command that runs Node; got as nginx is.
+/// A command that runs Node, which is found or fetched like nginx.
 ///
 /// # Errors
-/// If there is none to be had.
+/// If it is neither installed nor can be.
 pub fn node() -> Result<Command> {
     command(&NODE)
 }
 
-/// A command that runs curl; got as nginx is.
+/// A command that runs curl, which is found or fetched like nginx.
 ///
 /// # Errors
-/// If there is none to be had.
+/// If it is neither installed nor can be.
 pub fn curl() -> Result<Command> {
     command(&CURL)
 }
 
-/// Lets a command find psql on its PATH.
+/// Adds psql to the PATH of a command.
 ///
 /// # Errors
-/// If there is no Postgres to be had.
+/// If Postgres is neither installed nor can be.
 pub fn with_psql(command: &mut Command) -> Result<()> {
     let found = crate::packages::find(&POSTGRES, &Account::detect()?)?;
     let path = env::var_os("PATH").unwrap_or_default();
@@ -96,7 +97,7 @@ pub fn with_psql(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// A program on PATH, or else as it is found; one that was fetched has its libraries beside it.
+/// A program on PATH, or else as it is found; a fetched program has its libraries beside it.
 fn command(wanted: &Wanted) -> Result<Command> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut on_path = env::split_paths(&path).map(|folder| folder.join(wanted.name));
@@ -111,41 +112,42 @@ fn command(wanted: &Wanted) -> Result<Command> {
     Ok(command)
 }
 
-/// Where nginx is; it is installed as root, or fetched as anybody else, if it is not here.
+/// The path of nginx; if it is missing, it is installed as root, or fetched as any other user.
 ///
 /// # Errors
-/// If there is none to be had.
+/// If it is neither installed nor can be.
 pub fn nginx() -> Result<PathBuf> {
     find(&NGINX)
 }
 
-/// Where libfaketime is, which moves the clock of a process that has it in LD_PRELOAD by what FAKETIME says; got as nginx is.
+/// The path of libfaketime, which moves the clock of a process that has it in LD_PRELOAD as
+/// FAKETIME says; it is found or fetched like nginx.
 ///
 /// # Errors
-/// If there is none to be had.
+/// If it is neither installed nor can be.
 pub fn faketime() -> Result<PathBuf> {
     Ok(faketime_threads()?.with_file_name("libfaketime.so.1"))
 }
 
-/// The same, for processes with several threads.
+/// The path of libfaketime for processes with several threads.
 ///
 /// # Errors
-/// If there is none to be had.
+/// If it is neither installed nor can be.
 pub fn faketime_threads() -> Result<PathBuf> {
     find(&FAKETIME)
 }
 
-/// A command that runs valgrind, in an environment of its own; got as nginx is.
+/// A command that runs valgrind, in an environment of its own; it is found or fetched like nginx.
 ///
 /// # Errors
-/// If there is none to be had.
+/// If it is neither installed nor can be.
 pub fn valgrind() -> Result<Command> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut on_path = env::split_paths(&path).map(|folder| folder.join(VALGRIND.name));
     let program = on_path.find(|file| file.is_file()).map_or_else(|| find(&VALGRIND), Ok)?;
     let mut command = Command::new(&program);
     command.env_clear();
-    // One that was fetched would look for its tools where it would have been installed.
+    // A fetched valgrind would look for its tools in its regular folder.
     let tools = program.ancestors().nth(2).map(|root| root.join("libexec/valgrind"));
     command.envs(tools.filter(|folder| folder.is_dir()).map(|folder| ("VALGRIND_LIB", folder)));
     Ok(command)

@@ -1,4 +1,4 @@
-//! A disk that is full soon, and really is when it is.
+//! A small disk that can be filled completely.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use crate::packages::{Account, NOBODY};
 use crate::servers::guardian::Guardian;
 
-/// A file system of its own, in memory, until this is dropped, or the process ends. It belongs to the account that servers
-/// run under.
+/// A file system of its own, in memory, until this is dropped, or the process ends. It belongs to
+/// the account that servers run under.
 pub struct SmallDisk {
     guardian: Guardian,
 }
@@ -20,7 +20,8 @@ impl SmallDisk {
     /// Mounts one of this size.
     ///
     /// # Errors
-    /// If this is not run as root, or the system does not let root mount either. The error says that it needs root.
+    /// If this is not run as root, or the system does not allow root to mount either. The error
+    /// names the missing right.
     pub fn new(bytes: u64) -> Result<Self> {
         const NEEDS: &str = "a small disk needs root, who can mount one";
         ensure!(Account::detect()?.is_root(), NEEDS);
@@ -30,15 +31,16 @@ impl SmallDisk {
         Ok(Self { guardian: Guardian::start(shell.current_dir("/")).context(NEEDS)? })
     }
 
-    /// Where it is mounted.
+    /// The path at which it is mounted.
     pub fn path(&self) -> &Path {
         Path::new(&self.guardian.folder)
     }
 
-    /// Takes all the room that is left, until [`free`](Self::free). What is there can still be read, and written over.
+    /// Takes all the remaining space, until [`free`](Self::free). Existing data can still be read,
+    /// and overwritten.
     ///
     /// # Errors
-    /// If it cannot be written to for another reason than that it is full.
+    /// If a write fails for another reason than a full disk.
     pub fn fill(&self) -> Result<()> {
         let file = self.ballast();
         let failed = || format!("could not write {}", file.display());
@@ -52,7 +54,7 @@ impl SmallDisk {
         }
     }
 
-    /// Gives the room back that [`fill`](Self::fill) took.
+    /// Returns the space that [`fill`](Self::fill) took.
     ///
     /// # Errors
     /// If it was not taken.
@@ -77,7 +79,7 @@ mod facts {
 
     const MIB: u64 = 1024 * 1024;
 
-    /// A disk, or nothing where there can be none; then the error has to say why.
+    /// A disk, or `None` where there can be none; then the error has to give the reason.
     fn disk() -> Option<SmallDisk> {
         match SmallDisk::new(MIB) {
             Ok(disk) => Some(disk),
@@ -89,7 +91,7 @@ mod facts {
         }
     }
 
-    /// Whether this process has the right that mounting takes, which is number 21.
+    /// Returns `true` if this process has the right to mount, which is number 21.
     fn may_mount() -> bool {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
@@ -136,7 +138,7 @@ mod facts {
         assert!(!is_mounted(&path) && !path.exists());
     }
 
-    /// Not a test: what the next one kills.
+    /// Not a test: the process that the next test kills.
     #[test]
     fn a_process_with_a_disk_that_is_killed() {
         if std::env::var_os("SEMEL_DISK_TO_LOSE").is_none() {

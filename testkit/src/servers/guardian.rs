@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The shell that owns the servers and their folder. It ends them when the pipe to it is closed, which the
-/// system does even for a process that is killed.
+/// The shell that owns the servers and their folder. It ends them when the pipe to it is closed,
+/// which the system does even for a process that is killed.
 pub(crate) struct Guardian {
     shell: Child,
     output: BufReader<ChildStdout>,
@@ -15,7 +15,7 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    /// Starts a shell as one, and waits until what it looks after is up.
+    /// Starts a shell as guardian, and waits until its servers are up.
     pub(crate) fn start(shell: &mut Command) -> Result<Self> {
         // Ctrl-C reaches the whole group of the terminal; the guardian has to outlive it.
         shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -41,7 +41,7 @@ impl Guardian {
                 continue;
             };
             self.folder = folder.trim_end().to_owned();
-            // A guardian that goes on after a complaint is ready for the next order.
+            // A guardian that continues after a complaint is ready for the next order.
             ensure!(complaints.is_empty(), "{}", complaints.trim());
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl Guardian {
         self.await_ready()
     }
 
-    /// Ends the servers, and returns what their guardian had to say since they were up.
+    /// Ends the servers, and returns the complaints of their guardian since they were up.
     pub(crate) fn end(&mut self) -> Result<String> {
         drop(self.shell.stdin.take());
         let mut said = Vec::new();
@@ -66,7 +66,7 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // On this path another failure is on its way to the user, and it says more.
+        // On this path another failure is being reported, which matters more.
         let _ = self.end();
     }
 }

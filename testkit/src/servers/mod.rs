@@ -1,9 +1,9 @@
-//! Real servers, on this machine, for as long as whoever started them runs: a shell as their guardian ends them even if the process
-//! is killed.
+//! Real servers on this machine, for as long as the process that started them runs: a shell as
+//! their guardian ends them even if that process is killed.
 //!
-//! - `shared.rs`: a Postgres and a Redis for a whole run, or a Postgres with settings of one's own
+//! - `shared.rs`: a Postgres and a Redis for a whole run, or a Postgres with other settings
 //! - `postgres/`, `redis/`: servers that a test starts, crashes, freezes, copies and promotes
-//! - `disk.rs`: a file system that is full when a test says so
+//! - `disk.rs`: a file system that a test can fill
 //! - `guardian.rs`: the shell
 
 mod disk;

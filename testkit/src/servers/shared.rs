@@ -41,7 +41,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts the servers for which the environment holds no URL.
+    /// Starts the servers for which the environment has no URL.
     ///
     /// # Errors
     /// If there is one that is neither installed nor can be, or does not start.
@@ -65,7 +65,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Starts a Postgres of one's own, with these settings, such as `max_connections=10`.
+    /// Starts a separate Postgres, with these settings, such as `max_connections=10`.
     ///
     /// # Errors
     /// If there is none, or it does not start.
@@ -75,7 +75,7 @@ impl Servers {
 
     fn of(wanted: &[&Kind], settings: &[&str], found_one: impl Fn(&str)) -> Result<Self> {
         let account = Account::detect()?;
-        // The shell finds its arguments in the environment, as that takes any path as it is.
+        // The shell gets its arguments from the environment, which accepts any path as it is.
         let mut shell = account.command("sh");
         shell.args(["-c", include_str!("shared.sh"), "testkit"]);
         let mut postgres = None;
@@ -97,7 +97,7 @@ impl Servers {
         Ok(Self { guardian: Some(guardian), urls, postgres })
     }
 
-    /// The URL of the one server that was started.
+    /// The URL of the only started server.
     pub fn url(&self) -> &str {
         self.urls.first().map_or("", |(_, url)| url)
     }
@@ -107,10 +107,11 @@ impl Servers {
         self.guardian.as_ref().map_or("", |guardian| &guardian.folder)
     }
 
-    /// A program that came with Postgres, such as `pgbench`: beside the server, where a link to it leads, or on PATH.
+    /// A program of the Postgres package, such as `pgbench`: beside the server, at the end of a
+    /// link, or on PATH.
     ///
     /// # Errors
-    /// If there is no Postgres of one's own.
+    /// If no separate Postgres was started.
     pub fn program(&self, name: &str) -> Result<Command> {
         let found = self.postgres.as_ref().context("there is no server of one's own")?;
         let server = found.folder.join(POSTGRES.programs[0]);

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use crate::stores::postgres::Place;
 use crate::until::until;
 
-/// The server processes of all connections that bear one name.
+/// The server processes of all connections that have one name.
 pub struct Backends {
     client: Client,
     name: String,
@@ -23,25 +23,25 @@ impl Backends {
         (Place::on(format!("{url}{sign}application_name={name}")), Self { client, name })
     }
 
-    /// Those for which this holds, such as `wait_event = 'SyncRep'`.
+    /// The processes for which this holds, such as `wait_event = 'SyncRep'`.
     pub async fn that(&self, condition: &str) -> Vec<i32> {
         let question =
             format!("select pid from pg_stat_activity where application_name = $1 and ({condition})");
         self.client.query(&question, &[&self.name]).await.unwrap().iter().map(|row| row.get(0)).collect()
     }
 
-    /// Those that have worked on records, and not only looked at the clock.
+    /// The processes that have worked on records, and not only read the clock.
     pub async fn of_committers(&self) -> Vec<i32> {
         self.that("query like '%records%'").await
     }
 
-    /// Ends them all, and says how many there were.
+    /// Terminates all processes, and returns their number.
     pub async fn terminate(&self) -> u64 {
         let terminate = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1";
         self.client.execute(terminate, &[&self.name]).await.unwrap()
     }
 
-    /// Cancels what those are doing that wait for a standby.
+    /// Cancels the statements of all processes that wait for a standby.
     pub async fn cancel_waits_for_standby(&self) -> u64 {
         let cancel = "select pg_cancel_backend(pid) from pg_stat_activity
             where application_name = $1 and wait_event = 'SyncRep'";
@@ -58,7 +58,7 @@ impl Backends {
     }
 }
 
-/// Sends a signal to a process if it is there.
+/// Sends a signal to a process, if it exists, and returns `true` then.
 pub fn try_signal(signal: &str, pid: i32) -> bool {
     Command::new("sh").args(["-c", &format!("kill -s {signal} {pid}")]).status().unwrap().success()
 }

@@ -1,5 +1,5 @@
-//! A place of its own for each test: a schema, a prefix or a file, in which any number of stores meet as those of several
-//! processes would.
+//! A separate place for each test: a schema, a prefix or a file, which any number of stores share
+//! like those of several processes.
 //!
 //! - `postgres.rs`: a schema on the Postgres that all tests share, or on another
 //! - `backends.rs`: the server processes behind a store on Postgres

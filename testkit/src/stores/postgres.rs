@@ -1,4 +1,4 @@
-//! A schema of its own for each test, on the server that `cargo xtask test` starts.
+//! A separate schema for each test, on the server that `cargo xtask test` starts.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// On the server that all tests share.
+    /// A place on the server that all tests share.
     pub fn shared() -> Self {
         Self::on(postgres_url())
     }
 
-    /// On this server.
+    /// A place on this server.
     pub fn on(url: String) -> Self {
         // A name that only works in quotes, so that a statement without them fails.
         Self { url, schema: format!("Test \"{}\"", Token::random()) }
@@ -50,7 +50,7 @@ impl Place {
         client
     }
 
-    /// The name of the schema, as statements have it.
+    /// The name of the schema in the form for statements.
     pub fn quoted(&self) -> String {
         format!("\"{}\"", self.schema.replace('"', "\"\""))
     }
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-/// A database of its own on the server that all tests share, without a schema.
+/// A separate database on the server that all tests share, without a schema.
 pub async fn database() -> String {
     let url = postgres_url();
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
@@ -83,13 +83,13 @@ pub async fn pid(client: &Client) -> i32 {
     client.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0)
 }
 
-/// Lets the lease of a key be over, as if its owner had been silent for that long.
+/// Ends the lease of a key, as if its owner had been silent for that long.
 pub async fn end_lease(client: &Client, key: &Key) {
     let end = "update records set lease_until = clock_timestamp() where key = $1";
     assert_eq!(client.execute(end, &[&key.value()]).await.unwrap(), 1);
 }
 
-/// Another process takes the key over, whose lease is made to be over first.
+/// Takes the key over in another process, after ending its lease.
 pub async fn taken_over(client: &Client, store: &impl Store, key: &Key) -> Lease {
     end_lease(client, key).await;
     let lost = store.find(key).await.unwrap().unwrap();

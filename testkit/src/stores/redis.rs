@@ -1,4 +1,4 @@
-//! A prefix of its own for each test, on the server that `cargo xtask test` starts or on one of its own.
+//! A separate prefix for each test, on the server that `cargo xtask test` starts or on another one.
 
 use redis::aio::MultiplexedConnection;
 use semel::RedisStore;
@@ -7,21 +7,21 @@ use semel::store::{RedisOptions, Token};
 use crate::servers::redis_url;
 pub use crate::stores::redis_server::{PATIENCE, Server, connection, say, settled};
 
-/// Where the records of one test are.
+/// The place for the records of one test.
 pub struct Place {
     /// The URL of the server.
     pub url: String,
-    /// What the names of all records begin with.
+    /// The prefix of the names of all records.
     pub prefix: String,
 }
 
 impl Place {
-    /// On the server that all tests share.
+    /// A place on the server that all tests share.
     pub fn shared() -> Self {
         Self::on(redis_url())
     }
 
-    /// On this server.
+    /// A place on this server.
     pub fn on(url: impl Into<String>) -> Self {
         Self { url: url.into(), prefix: format!("test-{}", Token::random()) }
     }
@@ -41,7 +41,7 @@ impl Place {
         connection(&self.url).await
     }
 
-    /// What the record of a key that `ask` claims is called in Redis.
+    /// The name in Redis of the record of a key that `ask` claims.
     pub fn name(&self, key: &str) -> String {
         format!("{}:tests::{key}", self.prefix)
     }

@@ -1,4 +1,4 @@
-//! Servers of a test's own, and plain connections to them.
+//! Servers for a single test, and plain connections to them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::servers::RedisServers;
 use crate::stores::redis::Place;
 use crate::until::until;
 
-/// How long a store waits for an answer of a server that will give none.
+/// The time that a store waits for an answer of a server that will not answer.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server that a test may stop, kill and start again.
@@ -22,7 +22,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// With settings such as `--appendonly yes`.
+    /// A server with settings such as `--appendonly yes`.
     pub fn start(settings: &str) -> Self {
         let mut servers = RedisServers::new().unwrap();
         let url = servers.start("redis", settings).unwrap();
@@ -44,7 +44,7 @@ impl Server {
         self.servers.signal("STOP", "redis").unwrap();
     }
 
-    /// Lets its process go on.
+    /// Resumes its process.
     pub fn go_on(&mut self) {
         self.servers.signal("CONT", "redis").unwrap();
     }
@@ -71,7 +71,7 @@ pub async fn connection(url: &str) -> MultiplexedConnection {
     connected.unwrap()
 }
 
-/// What a server answers to a command whose words have no spaces.
+/// The answer of a server to a command whose words have no spaces.
 pub async fn say<T: FromRedisValue>(connection: &mut MultiplexedConnection, command: &str) -> T {
     let mut words = command.split(' ');
     let mut asked = cmd(words.next().unwrap());
@@ -79,7 +79,7 @@ pub async fn say<T: FromRedisValue>(connection: &mut MultiplexedConnection, comm
     asked.query_async(connection).await.unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
-/// The answer when the store has found its way back. Whatever is wrong in between is said to pass.
+/// The answer once the store has recovered. Every error in between has to be transient.
 pub async fn settled<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     let mut answer = None;
     until("the store has found back", async || {

@@ -1,4 +1,4 @@
-//! A folder of its own for each test, with one file in it.
+//! A separate folder for each test, with one file in it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use semel::store::{SqliteOptions, Token};
 use semel::{Key, SqliteStore};
 
-/// A folder that is removed with this, and the file in it.
+/// A folder that is removed when this is dropped, and the file in it.
 pub struct Place {
     folder: PathBuf,
     path: PathBuf,
@@ -23,7 +23,7 @@ impl Place {
     pub fn new() -> Self {
         let folder = std::env::temp_dir().join(format!("semel-test-{}", Token::random()));
         std::fs::create_dir(&folder).unwrap();
-        // A name that only works if it is taken as it is.
+        // The name only works if it is used unchanged.
         let path = folder.join("odd name?mode=ro#%20'é.db");
         Self { folder, path }
     }
@@ -50,7 +50,7 @@ impl Place {
         Connection::open(&self.path).unwrap()
     }
 
-    /// The file beside it with this at the end of its name.
+    /// The file beside it whose name has this suffix.
     pub fn beside(&self, end: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(end);
@@ -64,7 +64,7 @@ impl Drop for Place {
     }
 }
 
-/// Lets the lease of a key be over, as if its owner had been silent for that long.
+/// Ends the lease of a key, as if its owner had been silent for that long.
 pub fn end_lease(client: &Connection, key: &Key) {
     let end = "update semel_records set lease_until = 1 where key = ?1";
     assert_eq!(client.execute(end, [key.value()]).unwrap(), 1);

@@ -1,4 +1,4 @@
-//! A place of its own for each test, on the servers that `cargo xtask test` starts or on some of its own.
+//! A separate place for each test, on the servers that `cargo xtask test` starts or on other ones.
 
 use semel::store::{MemoryCache, PostgresOptions, RedisOptions, Token};
 use semel::{PostgresStore, RedisStore, Tiered};
@@ -16,22 +16,22 @@ pub struct Place {
 }
 
 impl Place {
-    /// On the servers that all tests share.
+    /// A place on the servers that all tests share.
     pub fn shared() -> Self {
         Self::on(redis_url())
     }
 
-    /// On this Redis, and the Postgres that all tests share.
+    /// A place on this Redis, and the Postgres that all tests share.
     pub fn on(redis: String) -> Self {
         Self { postgres: postgres_url(), redis, name: format!("tier-{}", Token::random()) }
     }
 
-    /// On this Postgres, and the Redis that all tests share.
+    /// A place on this Postgres, and the Redis that all tests share.
     pub fn over(postgres: &str) -> Self {
         Self { postgres: postgres.to_owned(), ..Self::shared() }
     }
 
-    /// Redis, whatever it may do to its memory.
+    /// The hot store on Redis, which may evict records.
     pub async fn hot(&self) -> RedisStore {
         self.hot_options().connect().await.unwrap()
     }
@@ -49,22 +49,22 @@ impl Place {
         store
     }
 
-    /// Redis before Postgres, as another process would have it.
+    /// Redis in front of Postgres, as another process would have it.
     pub async fn tier(&self) -> Tiered<RedisStore, PostgresStore> {
         Tiered::new(self.hot().await, self.durable().await)
     }
 }
 
-/// A Redis of one's own before the Postgres that all tests share.
+/// A separate Redis in front of the Postgres that all tests share.
 pub struct Own {
-    /// The servers, of which there is one.
+    /// The only server.
     pub servers: RedisServers,
     /// A place on it.
     pub place: Place,
 }
 
 impl Own {
-    /// Starts it.
+    /// Starts the separate Redis.
     pub fn start() -> Self {
         let mut servers = RedisServers::new().unwrap();
         let redis = servers.start("hot", "").unwrap();
@@ -72,14 +72,14 @@ impl Own {
     }
 }
 
-/// Lets Redis forget everything.
+/// Makes Redis forget everything.
 pub async fn flush(url: &str) {
     let client = redis::Client::open(url).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let _: () = redis::cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
 }
 
-/// A cache with room for everything.
+/// A cache that is large enough for every test.
 pub fn cache() -> MemoryCache {
     MemoryCache::new(64 << 20)
 }

@@ -7,7 +7,7 @@ use crate::connect;
 
 #[tokio::test]
 async fn full_disk_refuses_writes_until_there_is_room() {
-    // Without root there is no small disk, which its own tests look at.
+    // Without root there is no small disk, which its own tests check.
     let Ok(disk) = SmallDisk::new(160 * 1024 * 1024) else { return };
     let mut servers = PostgresServers::new().unwrap();
     servers.place("a", disk.path()).unwrap();
@@ -21,7 +21,7 @@ async fn full_disk_refuses_writes_until_there_is_room() {
     disk.free().unwrap();
     client.batch_execute(insert).await.unwrap();
 
-    // When there is no room for the log either, the server gives up; it is back when there is room.
+    // When there is no space for the log either, the server stops; it is back when there is space.
     disk.fill().unwrap();
     let lost =
         client.batch_execute("select pg_switch_wal(); select pg_switch_wal(); create table more ()").await;

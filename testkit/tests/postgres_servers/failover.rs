@@ -1,4 +1,4 @@
-//! Pairs: what is lost in a failover, and what is not.
+//! Pairs of servers: the writes that a failover loses, and those that it keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,7 +20,8 @@ async fn pair() -> PostgresServers {
     servers
 }
 
-/// Writes numbers, each in a transaction, until the server is gone. What it was told of is in the counter.
+/// Writes numbers, each in a transaction, until the server is gone. The counter has the
+/// acknowledged ones.
 fn writer(client: Client, acknowledged: Arc<AtomicI64>) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
@@ -37,7 +38,7 @@ fn writer(client: Client, acknowledged: Arc<AtomicI64>) -> JoinHandle<()> {
     })
 }
 
-/// Waits until so many more were acknowledged.
+/// Waits until this many more were acknowledged.
 async fn await_more(acknowledged: &AtomicI64, more: i64) {
     let goal = acknowledged.load(Ordering::SeqCst) + more;
     let reached = async {
@@ -48,7 +49,7 @@ async fn await_more(acknowledged: &AtomicI64, more: i64) {
     timeout(LONG, reached).await.expect("nothing is acknowledged");
 }
 
-/// The numbers from one on that are there without a gap.
+/// The length of the sequence of numbers from one on without a gap.
 async fn without_gap(client: &Client) -> i64 {
     let query = "select coalesce(max(number), 0), count(*) from numbers";
     let row = client.query_one(query, &[]).await.unwrap();
@@ -59,7 +60,7 @@ async fn without_gap(client: &Client) -> i64 {
 
 #[tokio::test]
 async fn synchronous_standby_loses_nothing_that_was_acknowledged() {
-    // One round takes about a second; SEMEL_FAILOVERS is for more of them.
+    // One round takes about a second; SEMEL_FAILOVERS sets another number of them.
     let rounds = std::env::var("SEMEL_FAILOVERS").map_or(5, |rounds| rounds.parse().unwrap());
     let mut servers = pair().await;
     let acknowledged = Arc::new(AtomicI64::new(0));
@@ -77,7 +78,7 @@ async fn synchronous_standby_loses_nothing_that_was_acknowledged() {
         let promoted = began.elapsed();
         let client = connect(&servers.url(standby).unwrap()).await;
         let (there, told) = (without_gap(&client).await, acknowledged.load(Ordering::SeqCst));
-        // The last one may have arrived without an answer.
+        // The last write may have arrived without an answer.
         assert!((told..=told + 1).contains(&there), "{told} acknowledged, {there} there, in round {round}");
 
         let began = Instant::now();
@@ -100,7 +101,7 @@ async fn commits_wait_for_a_synchronous_standby_that_is_gone() {
     let write = client.batch_execute("insert into numbers values (2)");
     tokio::pin!(write);
     assert!(timeout(Duration::from_millis(300), &mut write).await.is_err());
-    // It is back with all it had, and goes on from there.
+    // The old primary is back with all its data, and continues from there.
     servers.start("b", &[]).unwrap();
     timeout(LONG, &mut write).await.expect("still waits").unwrap();
 

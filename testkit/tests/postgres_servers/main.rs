@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 
-/// Longer than anything takes, also on a machine that is busy with something else.
+/// A time limit longer than any step needs, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(90);
 
 /// A connection to a server that accepts them.

@@ -1,4 +1,4 @@
-//! One server: its crash, its end, and what it hears.
+//! One server: its crash, its end, and the signals it gets.
 
 use std::fmt::Display;
 use std::fs;
@@ -37,7 +37,7 @@ async fn crash_leaves_no_process_and_loses_nothing() {
     assert_eq!(count(&client).await, 1);
     let max: String = client.query_one("show max_connections", &[]).await.unwrap().get(0);
     assert_eq!(max, "17");
-    // Only its start was without.
+    // Only its start was without the standby.
     let synced = async {
         while client.query_one("show fsync", &[]).await.unwrap().get::<_, &str>(0) != "on" {
             sleep(Duration::from_millis(10)).await;
@@ -45,11 +45,11 @@ async fn crash_leaves_no_process_and_loses_nothing() {
     };
     timeout(LONG, synced).await.expect("never syncs");
 
-    // A server that does not start says why, and the others go on.
+    // A server that does not start reports the reason, and the remaining servers continue.
     let error = servers.start("b", &["max_connections=many"]).unwrap_err();
     assert!(format!("{error:#}").contains("invalid value for parameter"), "{error:#}");
     assert_eq!(count(&client).await, 1);
-    // Meanwhile somebody else may have taken its port.
+    // Another program takes its port in the meantime.
     let taken = TcpListener::bind(("127.0.0.1", servers.port("b").unwrap())).unwrap();
     servers.start("b", &[]).unwrap();
     assert_ne!(servers.port("b").unwrap(), taken.local_addr().unwrap().port());
@@ -71,7 +71,7 @@ async fn stopped_server_hangs_until_it_may_go_on() {
     timeout(LONG, answer).await.expect("still hangs").unwrap();
 }
 
-/// Not a test: what the next one kills.
+/// Not a test: the process that the next test kills.
 #[test]
 fn a_process_with_servers_that_is_killed() {
     if std::env::var_os("SEMEL_SERVERS_TO_LOSE").is_none() {
@@ -111,7 +111,7 @@ fn await_end(within: Duration, goes_on: impl Fn() -> bool) {
     }
 }
 
-/// Whether a process runs. One that nobody has waited for does not.
+/// Returns `true` if a process runs. A process that is dead but not yet waited for does not.
 fn is_alive(process: impl Display) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status"));
     status.is_ok_and(|status| !status.contains("State:\tZ"))

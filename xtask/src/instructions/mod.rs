@@ -1,4 +1,6 @@
-//! The instructions that the hot paths in memory take, counted and compared with what was recorded.
+//! The instructions that the hot paths in memory take, counted and compared with the recorded ones.
+//!
+//! - `table`: the table of recorded figures.
 
 mod table;
 
@@ -19,10 +21,11 @@ const PAGE: &str = "docs/instructions.md";
 
 const BUILD: [&str; 4] = ["build", "--release", "--package", "counts"];
 
-/// How often an operation is done in the two runs whose difference counts.
+/// The numbers of operations in the two runs whose difference counts.
 const TIMES: [u64; 2] = [1_000, 3_000];
 
-/// Counts every operation. Then it writes down what it found, or fails if one takes clearly more than was written down.
+/// Counts every operation. Then it records the result, or fails if an operation takes clearly more
+/// than recorded.
 pub fn all(steps: &mut Steps, record: bool) -> Result<()> {
     steps.run("build", &mut cargo(BUILD))?;
     let program = executable()?;
@@ -58,7 +61,7 @@ fn compare(recorded: &Table, counts: &[Count]) -> Result<()> {
     Ok(())
 }
 
-/// The program that was built, wherever that is.
+/// The path of the built program.
 fn executable() -> Result<PathBuf> {
     let mut ask = cargo(BUILD);
     let output = ask.args(["--quiet", "--message-format", "json"]).stderr(Stdio::inherit()).output();
@@ -75,7 +78,8 @@ fn count_all(program: &Path) -> Result<Vec<Count>> {
     list.lines().map(|operation| count(program, operation)).collect()
 }
 
-/// The instructions of one operation: the difference of two runs, as all around it is the same in both.
+/// The instructions of one operation: the difference of two runs, because everything else is the
+/// same in both.
 fn count(program: &Path, operation: &str) -> Result<Count> {
     let [few, many] = TIMES;
     let fewer = instructions(program, operation, few)?;
@@ -98,7 +102,8 @@ fn instructions(program: &Path, operation: &str, times: u64) -> Result<u64> {
     }
 }
 
-/// What figures depend on besides the source: compiler, and processor, by which some libraries choose their code.
+/// The conditions of the figures besides the source: the compiler, and the processor, by which some
+/// libraries choose their code.
 fn made_with() -> Result<String> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("--version").current_dir(workspace()).output();

@@ -1,4 +1,4 @@
-//! The table of recorded figures, as it stands on a page for people.
+//! The table of recorded figures on a page for people.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use anyhow::{Context, Result, bail, ensure};
 const HEAD: &str = "| operation | instructions |";
 const RULE: &str = "| --- | ---: |";
 
-/// Stands before what the figures were made with.
+/// The text in front of the conditions of the figures.
 const MADE_WITH: &str = "Recorded with ";
 
-/// How many instructions an operation takes.
+/// The number of instructions of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) operation: String,
     pub(crate) instructions: u64,
 }
 
-/// What was recorded.
+/// The recorded figures.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) made_with: String,
     pub(crate) counts: Vec<Count>,
 }
 
-/// What has become of an operation since.
+/// The comparison of an operation with its record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Within a tenth.
@@ -41,11 +41,11 @@ pub(crate) enum Verdict {
         recorded: u64,
         now: Count,
     },
-    /// There was no such operation.
+    /// The operation was not recorded.
     New {
         now: Count,
     },
-    /// There is no such operation any more.
+    /// The operation no longer exists.
     Gone {
         operation: String,
     },
@@ -62,7 +62,7 @@ impl Table {
         Ok(Self { made_with: made_with.to_owned(), counts })
     }
 
-    /// The same page with this table in the place of its own.
+    /// The page with this table instead of its own.
     pub(crate) fn written_into(&self, page: &str) -> Result<String> {
         Self::parse(page)?;
         let mut lines = Vec::new();
@@ -82,7 +82,7 @@ impl Table {
         Ok(lines.join("\n") + "\n")
     }
 
-    /// What has become of every operation.
+    /// The comparison of every operation.
     pub(crate) fn judge(&self, counts: &[Count]) -> Vec<Verdict> {
         let recorded = |operation: &str| self.counts.iter().find(|count| count.operation == operation);
         let judged = counts.iter().map(|now| match recorded(&now.operation) {
@@ -96,13 +96,15 @@ impl Table {
 }
 
 impl Verdict {
-    /// Whether the check fails: also if the table lacks an operation, which could then grow unseen.
+    /// Returns `true` if the check fails: also if the table lacks an operation, which could then
+    /// grow unnoticed.
     pub(crate) fn is_fault(&self) -> bool {
         matches!(self, Self::Grown { .. } | Self::New { .. } | Self::Gone { .. })
     }
 }
 
-/// A tenth is more than another order of functions or another processor makes, and less than a copy of a body.
+/// A tenth is more than the effect of another order of functions or another processor, and less
+/// than a copy of a body.
 fn judge(recorded: u64, now: Count) -> Verdict {
     let instructions = now.instructions;
     if instructions * 10 > recorded * 11 {
@@ -122,7 +124,7 @@ fn row(line: &str) -> Result<Count> {
     Ok(Count { operation: operation.to_owned(), instructions })
 }
 
-/// As a row of the table.
+/// The form of a row of the table.
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "| {} | {} |", self.operation, grouped(self.instructions))

@@ -24,7 +24,7 @@ fn an_outcome_never_changes() {
 }
 
 #[test]
-fn nobody_gets_what_is_anothers() {
+fn no_caller_gets_the_outcome_of_another_caller() {
     let told = || retry().works("a", 10).told("a").asks(6_000..6_001, Outcome("a"));
     told().passes();
     told().but(|_, _, receipt| receipt.caller = "bob".into()).finds(&[ForeignBody]);

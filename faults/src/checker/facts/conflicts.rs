@@ -56,7 +56,7 @@ fn a_conflict_after_the_outcome_is_no_missed_mismatch_as_well() {
 
 /// The request lost its own key when the database was killed.
 #[test]
-fn a_forgotten_grant_may_be_a_conflict_with_nobody() {
+fn a_forgotten_grant_may_be_a_conflict_without_a_counterpart() {
     let lone = || transactional().starts("a", 10).asks(0..50, Pending).works("b", 10_005).told_after("b");
     lone().with(|case| case.terms.forgets = true).passes();
     lone().finds(&[FalseConflict]);

@@ -30,7 +30,7 @@ fn an_outcome_has_its_effect() {
 }
 
 #[test]
-fn what_nobody_was_told_may_have_had_its_effect_or_not() {
+fn an_unanswered_request_may_have_had_its_effect_or_not() {
     hold().starts("a", 10).asks(0..50, Nothing).finally(0..10, Unknown).passes();
     hold().works("a", 10).asks(0..50, Nothing).finally(0..10, Unknown).passes();
 }

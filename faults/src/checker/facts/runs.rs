@@ -52,7 +52,7 @@ fn an_abandoned_key_is_free_at_once_where_that_may_be() {
 /// A first grant of a transactional key is not flushed, so it may be lost when the database is
 /// killed.
 #[test]
-fn a_forgotten_grant_begins_anew_where_that_may_be() {
+fn a_forgotten_grant_may_start_again_where_that_is_allowed() {
     let anew = || transactional().starts("a", 10).works("b", 11).with_attempt(1).told("b");
     anew().with(|case| case.terms.forgets = true).passes();
     anew().finds(&[EarlyTakeover, FenceRepeated]);

@@ -59,7 +59,7 @@ fn what_was_lost_is_taken_over_a_lease_after_healing() {
 }
 
 #[test]
-fn who_is_asked_late_answers_late() {
+fn a_late_request_gets_a_late_answer() {
     let asked = LEASE + 5_000;
     let told = |ended| retry().works("a", 9_000).asks(0..10, Nothing).finally(asked..ended, Outcome("a"));
     told(asked + SETTLE).passes();

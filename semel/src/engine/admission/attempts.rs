@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the attempts that run, up to a limit; and those that are over but could not be settled yet. Each of these keeps
-/// its outcome in memory, so with as many of them as may run, no other begins.
+/// Counts the attempts that run, up to a limit; and those that are over but could not be settled
+/// yet. Each of these keeps its outcome in memory, so with as many of them as may run, no other
+/// begins.
 ///
-/// It is no semaphore: nothing waits for a permit, so taking and returning one is one atomic step each.
+/// It is no semaphore: nothing waits for a permit, so taking and returning one is one atomic step
+/// each.
 pub(super) struct Attempts {
     limit: usize,
     running: AtomicUsize,

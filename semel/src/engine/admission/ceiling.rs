@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A ceiling for what a store keeps: while it is reached, no key is claimed that has no record.
 ///
-/// It is a switch. A task in the background looks at the size of the store from time to time, and sets it; a claim only
-/// looks at the switch. Replays, renewals and completes go on, and no record is removed before its time. Clones are the same
-/// switch.
+/// It is a switch. A task in the background looks at the size of the store from time to time, and
+/// sets it; a claim only looks at the switch. Replays, renewals and completes go on, and no record
+/// is removed before its time. Clones are the same switch.
 ///
 /// ```
 /// use semel::{MemoryStore, Once};

@@ -1,4 +1,5 @@
-//! What a request hears that is not admitted: what is recorded under its key, or why it may not run.
+//! What a request hears that is not admitted: what is recorded under its key, or why it may not
+//! run.
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ pub(in crate::engine) struct Answered {
 }
 
 impl Once {
-    /// Claims if the limits admit it, else only looks at what is recorded. What would run is refused then, with nothing
-    /// claimed.
+    /// Claims if the limits admit it, else only looks at what is recorded. What would run is
+    /// refused then, with nothing claimed.
     pub(in crate::engine) async fn ask_within_limits(
         &self,
         key: &Key,

@@ -8,8 +8,9 @@
 //!
 //! `look` answers a request that is not admitted from the record.
 //!
-//! All of them are counted in this process, in bounded memory: no limit costs a question to the store. A request that is not
-//! admitted still hears what the store has recorded under its key; it is refused only where it would have run.
+//! All of them are counted in this process, in bounded memory: no limit costs a question to the
+//! store. A request that is not admitted still hears what the store has recorded under its key; it
+//! is refused only where it would have run.
 
 mod attempts;
 mod ceiling;
@@ -74,7 +75,8 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// The claim was granted: the caller is charged until the attempt is settled. What is left is held while the work runs.
+    /// The claim was granted: the caller is charged until the attempt is settled. What is left is
+    /// held while the work runs.
     pub(super) fn granted(self, lease: &Lease) -> Permit {
         if let Some(place) = self.place {
             place.keep(lease.key(), lease.attempt() == 1);
@@ -139,8 +141,8 @@ impl Admission {
         self.attempts.unsettled()
     }
 
-    /// An attempt has ended: its key is settled, or the next attempt may take it over, or it is left for an operator, who may
-    /// take a while.
+    /// An attempt has ended: its key is settled, or the next attempt may take it over, or it is
+    /// left for an operator, who may take a while.
     pub(super) fn ended(&self, key: &Key, is_settled: bool) {
         if let Some(quota) = &self.quota {
             quota.ended(key, is_settled);

@@ -1,8 +1,9 @@
 //! What one caller may use of the store.
 //!
-//! A caller is the realm and the principal of its keys, and its account is a few numbers. Accounts are kept in two
-//! generations: an account that is used moves to the young one; when that is full, it becomes the old one, and what was old
-//! is forgotten. So memory is bounded, and an account is forgotten only after thousands of others were used since.
+//! A caller is the realm and the principal of its keys, and its account is a few numbers. Accounts
+//! are kept in two generations: an account that is used moves to the young one; when that is full,
+//! it becomes the old one, and what was old is forgotten. So memory is bounded, and an account is
+//! forgotten only after thousands of others were used since.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,10 +16,11 @@ use super::{Refused, SOON};
 use crate::words::key::{Key, Scope};
 
 const SHARDS: usize = 16;
-/// How many accounts a generation of a shard has. In all, 65,536 accounts of about 100 bytes are kept, and four bytes for each key that was left held.
+/// How many accounts a generation of a shard has. In all, 65,536 accounts of about 100 bytes are
+/// kept, and four bytes for each key that was left held.
 const GENERATION: usize = 2_048;
-/// How long a key that was left held counts at least; twice as long at most. The process cannot know when an operator
-/// settles it.
+/// How long a key that was left held counts at least; twice as long at most. The process cannot
+/// know when an operator settles it.
 const HELD_COUNTS: Duration = Duration::from_secs(1_800);
 
 /// What one caller may use.
@@ -55,8 +57,8 @@ struct Shard {
 struct Account {
     /// Claims and attempts under way, and those that settle in the background.
     under_way: u32,
-    /// Keys that were left held, lately and before that, by their hashes: each counts once, however many attempts it had.
-    /// There are no more of them than the limit.
+    /// Keys that were left held, lately and before that, by their hashes: each counts once, however
+    /// many attempts it had. There are no more of them than the limit.
     held: [Vec<u32>; 2],
     held_since: Instant,
     /// How many new keys it may use at once: it fills up to the limit within its time.
@@ -169,8 +171,8 @@ impl Account {
 }
 
 impl Place {
-    /// The claim was granted: the caller stays charged until the attempt has ended. A key that was not new after all costs
-    /// nothing of the new ones.
+    /// The claim was granted: the caller stays charged until the attempt has ended. A key that was
+    /// not new after all costs nothing of the new ones.
     pub(super) fn keep(mut self, key: &Key, is_new: bool) {
         // What follows is the drop, which takes back the rest.
         self.is_new &= !is_new;

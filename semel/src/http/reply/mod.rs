@@ -1,4 +1,7 @@
-//! What the caller gets: the handler's own answer, a recorded one, or a refusal.
+//! The last step, *reply*: the handler's own response, a recorded one, or a refusal.
+//!
+//! - [`rejection`]: refusals as values, and as responses.
+//! - `published`: the policy that clients can read.
 
 pub(in crate::http) mod rejection;
 pub(in crate::http) mod published;
@@ -19,10 +22,10 @@ use crate::words::outcome::Outcome;
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const REPLAY: HeaderName = HeaderName::from_static("idempotency-replay");
 
-/// What the caller gets.
+/// The answer to a caller.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 pub(in crate::http) enum Answer<R: Body, E> {
-    /// What the handler answered, untouched.
+    /// The handler's own response, untouched.
     Own(Result<Response<ReadAhead<R>>, E>),
     Recorded {
         outcome: Outcome,
@@ -31,8 +34,9 @@ pub(in crate::http) enum Answer<R: Body, E> {
     Refused(Rejection),
 }
 
-/// Nobody is told an outcome that is not recorded: the handler's own answer is passed on if it is the recorded one,
-/// or if the key was released or abandoned with it.
+/// The answer after the run of an attempt. No caller gets an outcome that is not recorded: the
+/// handler's own response is passed on if it is the recorded one, or if the key was released or
+/// abandoned with it.
 pub(in crate::http) fn answer<R: Body, E>(
     ran: Result<Ran<Outcome>, RunError>,
     own: Option<Own<R, E>>,
@@ -55,7 +59,7 @@ pub(in crate::http) fn answer<R: Body, E>(
     }
 }
 
-/// The refusal, with what only the operator should know in the log.
+/// The refusal for the caller; details that are only for the operator go to the log.
 fn refusal(error: &RunError, policy: &Policy) -> Rejection {
     match error {
         RunError::Unavailable(cause) | RunError::OutcomePending(cause) => {
@@ -63,7 +67,8 @@ fn refusal(error: &RunError, policy: &Policy) -> Rejection {
         }
         RunError::Unrecorded(cause) => tracing::error!(error = %cause, "{error}"),
         RunError::CompletionMissing => tracing::error!("{error}"),
-        // What a panic says may quote the request; its line ends do not end the line of the log.
+        // The message of a panic may quote the request; `Debug` escapes its line ends, so that they
+        // do not end the line of the log.
         RunError::Failed { source, .. } => tracing::error!(error = ?source.to_string(), "the handler failed"),
         _ => {}
     }
@@ -84,8 +89,8 @@ pub(in crate::http) fn render(outcome: &Outcome, replayed: bool) -> Response<Byt
     response
 }
 
-/// Status, headers and body of an outcome. What belongs to one caller or one connection is left out, should it
-/// have been recorded; and without a body, what describes it.
+/// Status, headers and body of an outcome. Headers that belong to one caller or one connection are
+/// left out, should they have been recorded; and without a body, the headers that describe it.
 impl From<&Outcome> for Response<Bytes> {
     fn from(outcome: &Outcome) -> Self {
         let body = outcome.body().cloned();
@@ -95,7 +100,7 @@ impl From<&Outcome> for Response<Bytes> {
         for (name, value) in outcome.headers() {
             let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_maybe_shared(value))
             else {
-                tracing::debug!("a recorded header is none of HTTP and is left out");
+                tracing::debug!("a recorded header is not valid in HTTP and is left out");
                 continue;
             };
             if !headers::is_never_recorded(&name) && (body.is_some() || !headers::is_of_the_body(&name)) {

@@ -1,4 +1,4 @@
-//! The policy that clients should know of.
+//! The idempotency policy that a service publishes for its clients.
 
 use ::http::Method;
 use serde_json::{Value, json};
@@ -8,14 +8,16 @@ use crate::http::reply::rejection::PROBLEMS;
 use crate::words::key::Key;
 use crate::words::terms::AfterCrash;
 
-/// The methods on which a required key is asked for: the others are idempotent by themselves.
+/// Returns `true` for a method on which a required key is enforced: the other methods are
+/// idempotent by themselves.
 pub(in crate::http) fn asks_for_key(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PATCH)
 }
 
 impl IdempotencyLayer {
-    /// What the draft of the header wants a service to publish: where a key counts, what it looks like, how long it
-    /// is remembered, and how errors look. Mount it at `/.well-known/idempotency`.
+    /// The policy that the draft of the header asks a service to publish: the methods on which a
+    /// key counts, its syntax, its retention, and the form of errors. Mount it at
+    /// `/.well-known/idempotency`.
     ///
     /// ```
     /// use semel::MemoryStore;

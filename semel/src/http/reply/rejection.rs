@@ -1,4 +1,4 @@
-//! Refusals: as values, and as what the caller sees.
+//! Refusals: as values, and as responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,21 +17,22 @@ use crate::protocol::answer::Held;
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// How soon to come back when nothing better is known.
+/// The pause before a retry when nothing better is known.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How soon to come back when records have to expire first.
+/// The pause before a retry when records have to expire first.
 const LATER: Duration = Duration::from_secs(30);
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 ///
-/// It is in the extensions of the response, whatever that looks like, for layers further out.
+/// The extensions of the response contain it, whatever the response looks like, for layers further
+/// out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// 400: a key is required, and there is none.
+    /// 400: a key is required, and the request has none.
     KeyMissing,
-    /// 400: the header does not hold one key.
+    /// 400: the header does not contain exactly one key.
     KeyInvalid(KeyFault),
     /// 400: the body could not be read to its end.
     RequestUnreadable,
@@ -41,59 +42,62 @@ pub enum Rejection {
     RequestTooLarge(usize),
     /// 409: an attempt runs.
     KeyPending {
-        /// Since when, if it is known.
+        /// The time since when it runs, if known.
         since: Option<Timestamp>,
-        /// When its lease is over, at the latest, if it is not renewed.
+        /// The latest end of its lease, if it is not renewed.
         retry_after: Duration,
     },
-    /// 409: an attempt was lost, and what it did is not known.
+    /// 409: an attempt was lost, and its effects are unknown.
     OutcomeUnknown(Held),
     /// 422: the key was used for another request.
     KeyReused {
-        /// Since when.
+        /// The time since when the key is in use.
         since: Timestamp,
     },
-    /// 503: there is no room in memory for the request or for what is replayed to it; nothing ran.
+    /// 503: there is no room in memory for the request or for its replay; nothing ran.
     MemoryExhausted,
     /// 503: the store does not answer; nothing ran.
     StoreUnavailable,
-    /// 503: the request was carried out, but that is not recorded yet.
+    /// 503: the request was carried out, but its outcome is not recorded yet.
     OutcomePending,
-    /// 500: the handler broke down, and what it did is not known.
+    /// 500: the handler panicked, and its effects are unknown.
     HandlerFailed {
-        /// Whether the key is held now, until somebody says what happened; else the next attempt takes over.
+        /// Set if the key is held now, until an operator or a hook settles it; otherwise the next
+        /// attempt takes over.
         held: bool,
     },
-    /// 502: the answer of a service behind a connection broke off, and what it did is not known.
+    /// 502: the response of a service behind a connection broke off, and its effects are unknown.
     AnswerBrokeOff {
-        /// Whether the key is held now, until an operator says what happened; else the next attempt takes over.
+        /// Set if the key is held now, until an operator or a hook settles it; otherwise the next
+        /// attempt takes over.
         held: bool,
     },
-    /// 500: the request was carried out, but the store refused to record it.
+    /// 500: the request was carried out, but the store refused to record its outcome.
     OutcomeUnrecorded,
-    /// 500: the handler succeeded without recording its outcome in its transaction, as the policy `transactional` needs.
+    /// 500: the handler succeeded without recording its outcome in its transaction, which the
+    /// policy `transactional` requires.
     CompletionMissing,
-    /// 500: the application did not say whose key it is.
+    /// 500: the application did not identify the caller.
     ScopeUnknown,
-    /// 400: the request has none of the credentials by which callers are told apart.
+    /// 400: the request has none of the credentials that distinguish callers.
     ScopeMissing {
-        /// Their names.
+        /// The names of these credentials.
         expected: String,
-        /// Whether it has cookies, one of which may identify the caller.
+        /// Set if the request has cookies, one of which may identify the caller.
         has_cookies: bool,
     },
     /// 503: too many attempts are running; nothing was claimed.
     TooManyAttempts,
-    /// 503: the store keeps as much as it may, and the key is new; nothing was claimed.
+    /// 503: the store has reached its ceiling, and the key is new; nothing was claimed.
     StoreFull,
     /// 429: the caller has used up its quota of keys; nothing was claimed.
     QuotaExceeded {
-        /// When there may be room again.
+        /// The time after which there may be room again.
         retry_after: Duration,
     },
 }
 
-/// What does not depend on the request: status, code, title.
+/// The parts that do not depend on the request: status, code, title.
 pub(in crate::http) const PROBLEMS: [(StatusCode, &str, &str); 20] = [
     (StatusCode::BAD_REQUEST, "idempotency_key_missing", "An idempotency key is required"),
     (StatusCode::BAD_REQUEST, "idempotency_key_invalid", "The idempotency key is not valid"),
@@ -168,23 +172,25 @@ impl Rejection {
         self.problem().0
     }
 
-    /// A word for programs. It does not change.
+    /// The code for programs. It never changes.
     pub fn code(&self) -> &'static str {
         self.problem().1
     }
 
-    /// A sentence for people. It says the same for every request that is refused for this reason.
+    /// The title for people, the same for every request that is refused for this reason.
     pub fn title(&self) -> &'static str {
         self.problem().2
     }
 
-    /// What to do, in this case.
+    /// The advice for this case.
     pub fn detail(&self) -> String {
         let fixed = match self {
             Self::KeyMissing => {
                 "Send the header with a value that is new for each operation and the same for its repeats."
             }
-            Self::KeyInvalid(fault) => return format!("The header does not hold one key: {fault}."),
+            Self::KeyInvalid(fault) => {
+                return format!("The header does not contain exactly one key: {fault}.");
+            }
             Self::RequestUnreadable => {
                 "The body ended too early. This request did nothing; send it again with the same key."
             }
@@ -201,11 +207,11 @@ impl Rejection {
             Self::OutcomeUnknown(_)
             | Self::HandlerFailed { held: true }
             | Self::AnswerBrokeOff { held: true } => {
-                "An attempt was lost, and nobody knows whether it took effect. A new key is not safe: it could happen \
-                 twice. The key is held until somebody finds out."
+                "An attempt was lost, and it is not known whether it took effect. A new key is not safe: it could happen \
+                 twice. The key is held until an operator or the service settles it."
             }
             Self::HandlerFailed { held: false } | Self::AnswerBrokeOff { held: false } => {
-                "An attempt was lost, and nobody knows whether it took effect. A new key is not safe: it could happen \
+                "An attempt was lost, and it is not known whether it took effect. A new key is not safe: it could happen \
                  twice. Send the same request with the same key later."
             }
             Self::KeyReused { .. } => {
@@ -221,12 +227,12 @@ impl Rejection {
             }
             Self::OutcomeUnrecorded => {
                 "The request was carried out, but its outcome could not be recorded. A new key is not safe: it would \
-                 happen twice. The key is held until somebody settles it."
+                 happen twice. The key is held until an operator or the service settles it."
             }
             Self::CompletionMissing => {
                 "The request was carried out, but the service did not record its outcome in the transaction of its \
-                 effect, as its policy `transactional` needs. A new key is not safe: it would happen twice. The key is \
-                 held until somebody settles it."
+                 effect, as its policy `transactional` requires. A new key is not safe: it would happen twice. The key is \
+                 held until an operator or the service settles it."
             }
             Self::ScopeMissing { expected, has_cookies } => {
                 let cookies = match has_cookies {
@@ -236,13 +242,13 @@ impl Rejection {
                     false => "",
                 };
                 return format!(
-                    "The request has none of the credentials by which callers are told apart: {expected}. This request did \
+                    "The request has none of the credentials that distinguish callers: {expected}. This request did \
                      nothing; send it again with one of them.{cookies} The operator can name other headers \
-                     (`credentials:NAME`), or say that callers need not be told apart (`--anonymous share` of the gateway, \
+                     (`credentials:NAME`), or let all callers count as one (`--anonymous share` of the gateway, \
                      `with_anonymous_callers` of the layer)."
                 );
             }
-            Self::ScopeUnknown => "The service did not say who is asking. This request did nothing.",
+            Self::ScopeUnknown => "The service did not identify the caller. This request did nothing.",
             Self::TooManyAttempts => {
                 "Too many requests are being processed. This request did nothing; send it again with the same key later."
             }
@@ -258,7 +264,8 @@ impl Rejection {
         fixed.to_owned()
     }
 
-    /// Whether nothing can have happened in this request. An earlier one with the same key may have done something.
+    /// Returns `true` if nothing can have happened in this request. An earlier one with the same
+    /// key may have done something.
     pub(in crate::http) fn nothing_ran(&self) -> bool {
         !matches!(
             self,
@@ -271,7 +278,7 @@ impl Rejection {
         )
     }
 
-    /// When to come back, if that helps.
+    /// The pause before a retry, if a retry helps.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::KeyPending { retry_after, .. } | Self::QuotaExceeded { retry_after } => Some(*retry_after),
@@ -286,7 +293,8 @@ impl Rejection {
         }
     }
 
-    /// The problem as an object of RFC 9457. `page` is where the problems are described; the code is its fragment.
+    /// The problem as an object of RFC 9457. `page` describes the problems; the code is its
+    /// fragment.
     pub fn problem_details(&self, page: Option<&str>) -> Value {
         let kind = match page {
             Some(page) => format!("{page}#{}", self.code()),
@@ -314,7 +322,8 @@ impl Rejection {
 }
 
 impl Rejection {
-    /// Why there is no outcome, for the caller. What the work itself said is told elsewhere.
+    /// The refusal for a caller whose request has no outcome. The error of the work itself is
+    /// reported elsewhere.
     pub(in crate::http) fn of(error: &RunError, policy: &Policy) -> Self {
         match error {
             RunError::Pending { since, retry_after } => {
@@ -340,10 +349,10 @@ impl Rejection {
     }
 }
 
-/// What the caller sees of a refusal, if the user wants it otherwise.
+/// The application's own response to a refusal.
 type Own = dyn Fn(&Rejection) -> Response<Bytes> + Send + Sync;
 
-/// How refusals are shown.
+/// The form of refusals.
 #[derive(Clone, Default)]
 pub(in crate::http) struct Renderer {
     pub(in crate::http) page: Option<Arc<str>>,
@@ -351,7 +360,8 @@ pub(in crate::http) struct Renderer {
 }
 
 impl Renderer {
-    /// The response to a refused request. No cache keeps it, and the refusal is in its extensions.
+    /// The response to a refused request. It forbids caching, and has the refusal in its
+    /// extensions.
     pub(in crate::http) fn render(&self, rejection: Rejection) -> Response<Bytes> {
         let mut response = match &self.own {
             Some(own) => own(&rejection),
@@ -375,7 +385,7 @@ impl Renderer {
     }
 }
 
-/// At least as long, and at least a second.
+/// The time in whole seconds, rounded up, and at least one.
 fn whole_seconds(time: Duration) -> u64 {
     (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
 }

@@ -14,47 +14,48 @@ use crate::http::request::memory::{Charge, Memory, STEP};
 use crate::http::request::pace::{LeastRate, Pace};
 use crate::runtime::timer::within;
 
-/// For how long a response is gathered before its caller gets to see it: one that says how long it is, and one that
-/// does not, which may be a stream without an end.
+/// The time for which a response is gathered before its caller gets it: one of known length, and
+/// one of unknown length, which may be an endless stream.
 pub(in crate::http) const GATHER_KNOWN: Duration = Duration::from_secs(30);
 const GATHER_UNKNOWN: Duration = Duration::from_secs(1);
 
-/// A body, of which some may have been read ahead: the bytes, errors and trailers of the body it was made of,
-/// unchanged.
+/// A body of which a part may have been read ahead, with the bytes, errors and trailers of the
+/// original body, unchanged.
 ///
-/// The inner service gets its requests with such a body, and the caller its responses.
+/// The requests to the inner service have such a body, and so do the responses to the caller.
 pub struct ReadAhead<B: Body> {
     data: Bytes,
     failed: Option<B::Error>,
-    /// Whether the receiver had time to pass on the data before it hears of the failure.
+    /// Set once the receiver had time to pass on the data, before it gets the error.
     paused: bool,
     trailers: Option<HeaderMap>,
     rest: Option<Pin<Box<B>>>,
 }
 
 impl<B: Body> ReadAhead<B> {
-    /// Nothing was read.
+    /// A body of which nothing was read.
     pub(in crate::http) fn passed(body: B) -> Self {
         Self { rest: Some(Box::pin(body)), ..Self::whole(Bytes::new()) }
     }
 
-    /// All there is.
+    /// A body that was read completely.
     pub(in crate::http) fn whole(data: Bytes) -> Self {
         Self { data, failed: None, paused: false, trailers: None, rest: None }
     }
 
-    /// Another body with the same bytes, if all of it was read ahead, for an inner service that could not send the first.
+    /// A copy of the body, if all of it was read ahead, for an inner service that could not send
+    /// the first.
     pub fn try_clone(&self) -> Option<Self> {
         let is_whole = self.rest.is_none() && self.failed.is_none() && self.trailers.is_none();
         is_whole.then(|| Self::whole(self.data.clone()))
     }
 
-    /// Whether the body broke off while it was read ahead.
+    /// Returns `true` if the body broke off while it was read ahead.
     pub(in crate::http) fn is_broken(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// All there is, with what followed it.
+    /// A body that was read completely, with its trailers.
     pub(in crate::http) fn whole_with(data: Bytes, trailers: Option<HeaderMap>) -> Self {
         Self { trailers, ..Self::whole(data) }
     }
@@ -72,7 +73,8 @@ impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
         }
         if self.failed.is_some() && !std::mem::replace(&mut self.paused, true) {
-            // A connection sends what it has when it has to wait. Told of the failure at once, it would send nothing.
+            // A connection sends its data when it has to wait. If it got the error at once, it
+            // would send nothing.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -96,8 +98,8 @@ impl<B: Body<Data = Bytes>> Body for ReadAhead<B> {
     fn size_hint(&self) -> SizeHint {
         let ahead = self.data.len() as u64;
         let rest = match &self.rest {
-            // A body that is about to fail has no length that anybody could promise. One with trailers must not
-            // promise it: HTTP/1.1 has no place for trailers then.
+            // A body that is about to fail has no length to promise. A body with trailers must not
+            // promise its length: HTTP/1.1 then has no place for trailers.
             _ if self.failed.is_some() || self.trailers.is_some() => SizeHint::new(),
             Some(rest) => rest.size_hint(),
             None => SizeHint::with_exact(0),
@@ -123,8 +125,9 @@ impl<B: Body> fmt::Debug for ReadAhead<B> {
     }
 }
 
-/// What has been read of a body. A body in one piece stays that piece; others are copied into pieces of the size in which
-/// they are charged, so that the buffers they came in are free again.
+/// The part of a body that has been read. A body in one piece stays that piece; other bodies are
+/// copied into pieces of the size in which they are charged, so that their original buffers can be
+/// freed.
 #[derive(Default)]
 struct Gathered {
     first: Bytes,
@@ -137,7 +140,7 @@ impl Gathered {
         self.length
     }
 
-    /// Adds the next bytes; `is_all` says that nothing follows them.
+    /// Adds the next bytes; `is_all` means that nothing follows them.
     fn add(&mut self, data: Bytes, is_all: bool) {
         let is_first = self.length == 0;
         self.length += data.len();
@@ -160,7 +163,7 @@ impl Gathered {
         }
     }
 
-    /// How many bytes are copied when the pieces are joined.
+    /// The number of bytes that are copied when the pieces are joined.
     fn to_join(&self) -> usize {
         if self.more.len() > 1 { self.length } else { 0 }
     }
@@ -174,7 +177,7 @@ impl Gathered {
     }
 }
 
-/// Why the body of a request was not read.
+/// The reason why the body of a request was not read.
 #[derive(Debug)]
 pub(in crate::http) enum Unread {
     TooLarge,
@@ -183,7 +186,8 @@ pub(in crate::http) enum Unread {
     Failed,
 }
 
-/// The whole body of a request, if it is within the limit, and what followed it. It is charged with a head of this size.
+/// The whole body of a request, if it is within the limit, and its trailers. The charge includes a
+/// head of this size.
 pub(in crate::http) async fn read_request<B>(
     body: B,
     head: usize,
@@ -243,16 +247,17 @@ fn held(bytes: Bytes, charge: Option<Charge>) -> Bytes {
     }
 }
 
-/// How the gathering of a body ended.
+/// The end of gathering a body.
 enum Gathering<E> {
     Ended,
     Failed(E),
-    /// It is over the limit, or has taken too long.
+    /// The body is over the limit, or has taken too long.
     Unfinished,
 }
 
-/// Reads a response ahead, to its end, up to the limit or until it has taken too long: as long as is said, or as is usual. The bytes come along if they
-/// are all of it: without an error at the end, and without trailers, which no record holds.
+/// Reads a response ahead: to its end, up to the limit, or until the given or the usual time is
+/// over. The bytes are returned if they are all of it: without an error at the end, and without
+/// trailers, which no record holds.
 pub(in crate::http) async fn read_response<B>(
     body: B,
     limit: usize,
@@ -277,7 +282,8 @@ where
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         gathered.add(data, body.is_end_stream());
-                        // After that: a wait that is given up must not take any bytes along.
+                        // The wait comes after the bytes are added: a wait that is given up must
+                        // not lose any.
                         if let Some(charge) = &mut charge {
                             charge.wait_for(gathered.length()).await;
                         }
@@ -292,13 +298,14 @@ where
     };
     let ending = within(patience, pin!(gathering)).await;
     let (whole, joined) = (gathered.length(), gathered.to_join());
-    // This waits for nothing, so without room there is one such body for each thread.
+    // This does not wait, so when there is no room, there is one such body for each thread.
     let _found = charge.as_mut().is_some_and(|charge| charge.try_for_joining(whole, joined));
     let recorded = gathered.finish();
     if let Some(charge) = &mut charge {
         charge.keep(whole);
     }
-    // What is recorded may be kept by the store, long after the response has been sent and its charge given back.
+    // The store may keep the recorded bytes long after the response has been sent and its charge
+    // returned.
     let data = held(recorded.clone(), charge);
     match ending.unwrap_or(Gathering::Unfinished) {
         Gathering::Failed(error) => (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None),
@@ -341,7 +348,7 @@ mod tests {
         Ok(Frame::trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())])))
     }
 
-    /// Everything a body gives: its bytes, whether trailers came, and its error.
+    /// Everything that a body yields: its bytes, the presence of trailers, and its error.
     async fn all(mut body: ReadAhead<Frames>) -> (Vec<u8>, bool, Option<&'static str>) {
         let (mut bytes, mut trailed) = (Vec::new(), false);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {

@@ -1,4 +1,4 @@
-//! What a request carries that tells its caller from others.
+//! The credentials in a request that distinguish its caller.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use ::http::header::{AUTHORIZATION, COOKIE, HeaderName};
 
 /// A part of a request that identifies its caller, such as a header with a token.
 ///
-/// It should be the same in every repeat: a repeat with another value is another caller's request, and **runs again**.
+/// A credential should be the same in every repeat: a repeat with another value is another caller's
+/// request, and **runs again**.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
@@ -23,27 +24,27 @@ impl Credential {
         Self::Cookie(Arc::from(name))
     }
 
-    /// The headers that count unless set. Each of them commonly holds a key or a token that names the caller and stays the
-    /// same for a while.
+    /// The default credentials: headers that commonly contain a key or a token that identifies the
+    /// caller and stays the same for a while.
     ///
-    /// Left out are headers that change from request to request (signatures, proofs of possession, CSRF tokens), that name
-    /// a session rather than a caller, or that are for a proxy. Cookies are left out as most of them identify no caller,
-    /// and change at any time.
+    /// Headers are left out if they change from request to request (signatures, proofs of
+    /// possession, CSRF tokens), name a session rather than a caller, or are for a proxy. Cookies
+    /// are left out because most of them do not identify a caller, and they may change at any time.
     pub fn common() -> Vec<Self> {
         let others = ["x-api-key", "api-key", "x-auth-token", "x-access-token"].map(HeaderName::from_static);
         [AUTHORIZATION].into_iter().chain(others).map(Self::Header).collect()
     }
 
-    /// Whether a header's name suggests that its value is a secret: it contains `auth`, `token`, `key`, `secret`,
-    /// `session`, `cookie` or `password`.
+    /// Returns `true` if a header's name suggests that its value is a secret: it contains `auth`,
+    /// `token`, `key`, `secret`, `session`, `cookie` or `password`.
     pub fn is_likely_in(name: &HeaderName) -> bool {
-        // The last two belong to a request rather than to a caller.
+        // The following two belong to a request rather than to a caller.
         let words = ["auth", "token", "key", "secret", "session", "cookie", "password"];
         words.iter().any(|word| name.as_str().contains(word))
             && !["idempotency-key", "sec-websocket-key"].contains(&name.as_str())
     }
 
-    /// Its values in a request; none if all of them are blank.
+    /// The values in a request; none if all of them are blank.
     pub(in crate::http) fn values<'a>(&self, headers: &'a HeaderMap) -> Vec<&'a [u8]> {
         let mut values: Vec<&[u8]> = match self {
             Self::Header(name) => headers.get_all(name).iter().map(|value| value.as_bytes()).collect(),
@@ -60,7 +61,7 @@ impl Credential {
         values
     }
 
-    /// What kind it is and its name, for digests.
+    /// The kind and the name, for digests.
     pub(in crate::http) fn label(&self) -> (&'static [u8], &[u8]) {
         match self {
             Self::Header(name) => (b"header", name.as_str().as_bytes()),
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_header_identifies_nobody() {
+    fn a_blank_header_identifies_no_caller() {
         let authorization = Credential::from(AUTHORIZATION);
         assert!(authorization.values(&headers(&[("authorization", " ")])).is_empty());
         assert_eq!(authorization.values(&headers(&[("authorization", "a")])), [b"a"]);

@@ -1,4 +1,4 @@
-//! What a request asks for, in 32 bytes.
+//! The fingerprint of a request, in 32 bytes.
 
 use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName};
 use ::http::request::Parts;
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use crate::words::fingerprint::{Fingerprint, Framer, canonical, strict_json};
 
-/// Which parts of a request make it the same request.
+/// The choice of the parts that make a request the same request.
 ///
-/// Method, path and query, content type and content encoding always count. Of the body, every byte does, unless
-/// chosen otherwise. Chunks do not count.
+/// Method, path and query, content type and content encoding always count. Every byte of the body
+/// counts, unless set otherwise. Chunks do not count.
 ///
 /// ```
 /// use semel::http::RequestFingerprint;
@@ -27,7 +27,7 @@ pub struct RequestFingerprint {
     authority: bool,
 }
 
-/// What of the body counts.
+/// The part of the body that counts.
 #[derive(Debug, Clone)]
 enum BodyPart {
     Raw,
@@ -37,24 +37,24 @@ enum BodyPart {
 }
 
 impl RequestFingerprint {
-    /// Every byte of the body counts. The default.
+    /// A fingerprint of every byte of the body, which is the default.
     pub fn raw() -> Self {
         Self { body: BodyPart::Raw, headers: Vec::new(), authority: false }
     }
 
-    /// The body counts in its canonical form (RFC 8785): white space, the order of keys and the way numbers are
-    /// written do not matter. A body without one counts byte for byte: one that is not JSON, has a key twice in an
-    /// object, or an integer beyond 2^53.
+    /// A fingerprint of the body in its canonical form (RFC 8785): white space, the order of keys
+    /// and the spelling of numbers do not matter. A body without a canonical form counts byte for
+    /// byte: one that is not JSON, has a key twice in an object, or an integer beyond 2^53.
     pub fn canonical_json() -> Self {
         Self { body: BodyPart::CanonicalJson, ..Self::raw() }
     }
 
-    /// Only these fields of a JSON body count, each in its canonical form, or as absent. They are JSON pointers (RFC
-    /// 6901), such as `/amount` or `/lines/0/sku`. A body without a canonical form, see
-    /// [`RequestFingerprint::canonical_json`], counts byte for byte.
+    /// A fingerprint of only these fields of a JSON body, each in its canonical form, or as absent.
+    /// The fields are JSON pointers (RFC 6901), such as `/amount` or `/lines/0/sku`. A body without
+    /// a canonical form, see [`RequestFingerprint::canonical_json`], counts byte for byte.
     ///
     /// # Errors
-    /// [`PointerError`] if one does not begin with `/`.
+    /// [`PointerError`] if a pointer does not begin with `/`.
     pub fn fields(pointers: &[&str]) -> Result<Self, PointerError> {
         if let Some(wrong) = pointers.iter().find(|pointer| !pointer.starts_with('/')) {
             return Err(PointerError { found: (*wrong).to_owned() });
@@ -63,20 +63,20 @@ impl RequestFingerprint {
         Ok(Self { body: BodyPart::Fields(fields), ..Self::raw() })
     }
 
-    /// The same, and all values of this header count, too.
+    /// Adds all values of this header.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName) -> Self {
         self.headers.push(name);
         self
     }
 
-    /// The same, and the host counts, too, for services that are told apart by it.
+    /// Adds the host, for services that are distinguished by it.
     #[must_use]
     pub fn with_authority(self) -> Self {
         Self { authority: true, ..self }
     }
 
-    /// A word for clients: what of the body counts.
+    /// The name of the part of the body that counts, for clients.
     pub(in crate::http) fn describe(&self) -> &'static str {
         match self.body {
             BodyPart::Raw => "bytes",
@@ -85,7 +85,7 @@ impl RequestFingerprint {
         }
     }
 
-    /// The fingerprint of a request whose path and query are these.
+    /// The fingerprint of a request with this path and query.
     pub fn of(&self, parts: &Parts, path: &str, body: &[u8]) -> Fingerprint {
         let mut framer = Framer::new("http request");
         framer.part(parts.method.as_str().as_bytes());
@@ -129,7 +129,7 @@ fn raw(framer: &mut Framer, body: &[u8]) {
     tagged(framer, b"bytes", body);
 }
 
-/// The host that was asked: HTTP/2 has it in the URI, HTTP/1.1 in a header.
+/// The requested host: HTTP/2 has it in the URI, HTTP/1.1 in a header.
 fn authority(parts: &Parts) -> &[u8] {
     match parts.uri.authority() {
         Some(authority) => authority.as_str().as_bytes(),
@@ -137,23 +137,23 @@ fn authority(parts: &Parts) -> &[u8] {
     }
 }
 
-/// All values of a header, and how many there are.
+/// Adds all values of a header, and their number.
 fn header(framer: &mut Framer, headers: &HeaderMap, name: &HeaderName) {
     let values = headers.get_all(name);
     framer.part(&(values.iter().count() as u64).to_be_bytes());
     values.iter().for_each(|value| framer.part(value.as_bytes()));
 }
 
-/// The canonical form of each field, or that it is absent; `None` if the body has no fields.
+/// The canonical form of each field, or its absence; `None` if the body has no fields.
 fn chosen(pointers: &[String], body: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
     let tree = strict_json(body).ok()?;
     let field = |pointer: &String| tree.pointer(pointer).map(canonical).transpose().ok();
     pointers.iter().map(field).collect()
 }
 
-/// Text that is no JSON pointer.
+/// A text that is not a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{found:?} is no JSON pointer: it does not begin with a slash")]
+#[error("{found:?} is not a JSON pointer: it does not begin with a slash")]
 pub struct PointerError {
     found: String,
 }
@@ -209,7 +209,7 @@ mod tests {
         let of = |body: &str| print(&json, |_| {}, body);
         assert_eq!(of(r#"{"a": 1.0, "b": [2]}"#), of(r#"{"b":[2],"a":1}"#));
         assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
-        // Without a canonical form, bytes count.
+        // A body without a canonical form counts byte for byte.
         assert_ne!(of(r#"{"a":9007199254740993}"#), of(r#"{"a":9007199254740992}"#));
         assert_ne!(of(r#"{"a":1,"a":2}"#), of(r#"{"a":2}"#));
         assert_ne!(of("not json"), of("not  json"));

@@ -1,4 +1,4 @@
-//! The key of a request, as its header spells it.
+//! The key of a request, in the syntax of its header.
 
 use std::borrow::Cow;
 
@@ -7,43 +7,43 @@ use thiserror::Error;
 
 use crate::words::key::KeyError;
 
-/// What is wrong with the header that should hold a key.
+/// The fault of a header that should contain a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeyFault {
-    /// The header is there more than once.
-    #[error("the header is there more than once")]
+    /// The header appears more than once.
+    #[error("the header appears more than once")]
     Repeated,
-    /// There is a control character, or a byte outside of ASCII.
+    /// The value contains a control character, or a byte outside of ASCII.
     #[error("the value has a byte that is not printable ASCII")]
     NotText,
     /// The quotation mark at the beginning has no counterpart.
     #[error("the quoted value does not end")]
     Unfinished,
-    /// A backslash stands before something else than a quotation mark or a backslash.
+    /// A backslash precedes something other than a quotation mark or a backslash.
     #[error("a backslash may only stand before a quotation mark or a backslash")]
     Escape,
     /// Something follows the quoted value.
     #[error("something follows the quoted value")]
     Trailing,
-    /// A quotation mark or a backslash stands in a value that is not quoted.
+    /// An unquoted value contains a quotation mark or a backslash.
     #[error("a value with a quotation mark or a backslash must be quoted")]
     Quote,
-    /// A comma: a list, or two headers that a proxy has made one.
+    /// A comma: the value is a list, or a proxy has joined two headers.
     #[error("the value is a list; a key with a comma must be quoted")]
     List,
-    /// A semicolon: parameters.
+    /// A semicolon: the value has parameters.
     #[error("the value has parameters; a key with a semicolon must be quoted")]
     Parameters,
     /// Only quoted values are allowed here.
     #[error("the value must be quoted")]
     Unquoted,
-    /// It is no key.
+    /// The text is not a valid key.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
 
-/// The value of the one header of this name; `None` if there is none.
+/// The value of the only header of this name; `None` if there is none.
 pub(in crate::http) fn read<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -57,11 +57,11 @@ pub(in crate::http) fn read<'a>(
     parse(value.as_bytes(), strict).map(Some)
 }
 
-/// The key in a header's value: a String of RFC 9651, `"abc"`, or the same characters without quotation marks
-/// unless `strict`. Both are one key.
+/// The key in a header's value: a String of RFC 9651, `"abc"`, or the same characters without
+/// quotation marks unless `strict`. Both are one key.
 ///
 /// # Errors
-/// [`KeyFault`] says what the value is instead. Whether the text can be a key is not checked here.
+/// [`KeyFault`] if the value has another form. The limits of a key are not checked here.
 pub fn parse(value: &[u8], strict: bool) -> Result<Cow<'_, str>, KeyFault> {
     match value.trim_ascii() {
         [b'"', quoted @ ..] => unquote(quoted).map(Cow::Owned),

@@ -2,10 +2,11 @@
 //!
 //! - [`read`]: the step itself.
 //! - [`key`]: the syntax of the key header.
-//! - [`scope`]: the caller whose key it is; [`credentials`] are the headers that tell callers apart, [`secret`] is the key of
-//!   their digests, and [`seal`] its form in the store.
+//! - [`scope`]: the caller whose key it is; [`credentials`] are the headers that distinguish
+//!   callers, [`secret`] is the key of their digests, and [`seal`] its form in the store.
 //! - [`fingerprint`]: the parts of a request that make it the same request.
-//! - [`body`]: a body of which a part has been read already; [`memory`] is the budget for bodies and [`pace`] their least rate.
+//! - [`body`]: a body of which a part has been read already; [`memory`] is the budget for bodies
+//!   and [`pace`] their least rate.
 
 pub(in crate::http) mod read;
 pub(in crate::http) mod key;

@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Over how long the rate is taken.
+/// The time over which the rate is measured.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// How many bytes of a body must arrive in each period.
+/// The number of bytes of a body that must arrive in each period.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::http) struct LeastRate(u64);
 
 impl LeastRate {
-    /// Nothing if no rate is asked for.
+    /// The rate; `None` if none is required.
     pub(in crate::http) fn of(bytes_per_second: u32) -> Option<Self> {
         (bytes_per_second > 0).then(|| Self(u64::from(bytes_per_second) * PERIOD.as_secs()))
     }
 }
 
-/// How a body comes along. The time counts from when it has to be waited for: one that is there needs no timer.
+/// The progress of a body. The time counts from the moment at which the reader has to wait: a body
+/// that is there needs no timer.
 pub(in crate::http) struct Pace {
     least: Option<LeastRate>,
-    /// How many bytes have come in this period.
+    /// The number of bytes that have arrived in this period.
     came: u64,
     period: Option<Pin<Box<Sleep>>>,
 }
@@ -37,7 +38,7 @@ impl Pace {
         self.came += bytes as u64;
     }
 
-    /// Ready when less has come in a period than the least.
+    /// Ready when fewer bytes have arrived in a period than required.
     pub(in crate::http) fn poll_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(LeastRate(least)) = self.least else { return Poll::Pending };
         let came = &mut self.came;

@@ -1,4 +1,4 @@
-//! Reading a request: whose key, and what is asked under it.
+//! The step *read*: the key of a request, and its intent.
 
 use std::pin::pin;
 
@@ -18,7 +18,7 @@ use crate::words::intent::Intent;
 use crate::words::key::{Key, Scope};
 use crate::words::text::shorten;
 
-/// What each field of a head takes up beside its name and value.
+/// The approximate size of each field of a head beside its name and value.
 const FIELD: usize = 128;
 
 /// A request with a key, read to its end.
@@ -28,12 +28,13 @@ pub(in crate::http) struct Asked<Q: Body> {
     pub(in crate::http) body: ReadAhead<Q>,
 }
 
-/// Marks a request that passed a layer without a key, so that a handler that needs a lease can tell what is missing.
+/// The mark of a request that passed a layer without a key, so that a handler that needs a lease
+/// can name the reason.
 #[cfg(feature = "axum")]
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Unkeyed(pub(in crate::http) crate::http::reply::rejection::Renderer);
 
-/// A request that is passed on as it is.
+/// A request that is passed on unchanged.
 pub(in crate::http) fn unkeyed<Q: Body>(
     #[cfg_attr(not(feature = "axum"), expect(unused_variables))] options: &Options,
     #[cfg_attr(not(feature = "axum"), expect(unused_mut))] mut parts: Parts,
@@ -47,14 +48,14 @@ pub(in crate::http) fn unkeyed<Q: Body>(
 /// A key as far as it is known without asking the store.
 pub(in crate::http) enum Named {
     Key(Key),
-    /// The key with this value of the caller of this realm whose credentials the request has.
+    /// The key with this value in this realm, of the caller with the credentials of the request.
     OfCredentials {
         realm: Scope,
         value: Box<str>,
     },
 }
 
-/// The key that counts; `None` if there is none, or not on this method.
+/// The key that counts; `None` if there is none, or it does not count on this method.
 pub(in crate::http) fn key_of(layer: &IdempotencyLayer, parts: &Parts) -> Result<Option<Named>, Rejection> {
     let options = &layer.options;
     if !options.methods.contains(&parts.method) {
@@ -76,7 +77,7 @@ pub(in crate::http) fn key_of(layer: &IdempotencyLayer, parts: &Parts) -> Result
     in_scope(&scope, &value).map(|key| Some(Named::Key(key)))
 }
 
-/// The key of a request, with the secret of the store if it takes that.
+/// The key of a request, with the secret of the store if the key depends on it.
 pub(in crate::http) async fn known(
     layer: &IdempotencyLayer,
     named: Named,
@@ -87,7 +88,7 @@ pub(in crate::http) async fn known(
         Named::OfCredentials { realm, value } => (realm, value),
     };
     let digest = Box::pin(layer.options.secret.digest(layer.once.store())).await.map_err(|error| {
-        tracing::error!(%error, "callers cannot be told apart");
+        tracing::error!(%error, "callers cannot be distinguished");
         Rejection::StoreUnavailable
     })?;
     in_scope(&layer.options.scoping.with_credentials(realm, &digest, parts), &value)
@@ -119,7 +120,7 @@ pub(in crate::http) async fn read<Q: Body<Data = Bytes>>(
     Ok(Asked { intent, parts, body: ReadAhead::whole_with(body, trailers) })
 }
 
-/// What the head of a request takes up, roughly.
+/// The approximate size of the head of a request.
 fn head_bytes(parts: &Parts) -> usize {
     let fields = parts.headers.iter().map(|(name, value)| FIELD + name.as_str().len() + value.len());
     parts.uri.path().len() + parts.uri.query().map_or(0, str::len) + fields.sum::<usize>()
@@ -142,7 +143,8 @@ fn intent(options: &Options, parts: &Parts, body: &[u8]) -> Intent {
     })
 }
 
-/// The URI as the client sent it. A router may have taken off a prefix for a nested one; the prefix counts, too.
+/// The URI as the client sent it. A router may have removed a prefix for a nested one; the prefix
+/// counts, too.
 #[cfg(feature = "axum")]
 fn original_uri(parts: &Parts) -> &::http::Uri {
     parts.extensions.get::<axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)

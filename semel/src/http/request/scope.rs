@@ -1,4 +1,4 @@
-//! Whose key it is, from the request.
+//! The scope of a key, from the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,46 +14,48 @@ use crate::http::reply::rejection::Rejection;
 use crate::http::request::credentials::Credential;
 use crate::words::key::Scope;
 
-/// The application's word on who calls.
+/// The application's function from a request to the scope of its caller.
 type Says = dyn Fn(&Parts) -> Option<Scope> + Send + Sync;
 
-/// What happens to a request with a key that has none of the credentials by which callers are told apart.
+/// The treatment of a request with a key that has none of the credentials that distinguish callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Anonymous {
-    /// It is refused (400 `idempotency_scope_missing`).
+    /// The request is refused (400 `idempotency_scope_missing`).
     #[default]
     Refuse,
-    /// All such requests count as those of **one caller**: one that uses the key of another gets the recorded answer of the
-    /// other. That is right only where callers need not be told apart, because there is one, or because nothing that is
-    /// answered is for one of them alone.
+    /// All such requests count as those of **one caller**: a caller that uses the key of another
+    /// gets the recorded answer of the other. That is correct only where callers need not be
+    /// distinguished, because there is only one, or because no answer is meant for one of them
+    /// alone.
     Share,
-    /// As `Share` for requests that show no sign of other callers, else as `Refuse`. Signs are `Forwarded`, `Via`,
-    /// `X-Forwarded-*` and `X-Real-IP`, which proxies add, and any header whose name suggests a credential
-    /// ([`Credential::is_likely_in`]). This is for development on one machine.
+    /// As `Share` for requests without a sign of other callers, otherwise as `Refuse`. Signs are
+    /// `Forwarded`, `Via`, `X-Forwarded-*` and `X-Real-IP`, which proxies add, and any header whose
+    /// name suggests a credential ([`Credential::is_likely_in`]). This is for development on one
+    /// machine.
     ShareLocal,
 }
 
-/// How the scope of a key is found.
+/// The way in which the scope of a key is found.
 #[derive(Clone)]
 pub(in crate::http) enum Scoping {
-    /// A keyed digest of these credentials, within a realm.
+    /// By a keyed digest of these credentials, within a realm.
     Credentials { realm: Scope, names: Arc<[Credential]>, anonymous: Anonymous },
-    /// As the application says.
+    /// By a function of the application.
     Application(Arc<Says>),
 }
 
-/// Who has sent a request.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::http) enum Caller {
     /// The scope is known.
     Known(Scope),
-    /// The caller of this realm that these credentials belong to. The digest needs a secret.
+    /// The caller in this realm with the credentials of the request. The digest needs a secret.
     With(Scope),
 }
 
 impl Scoping {
-    /// Who has sent this request.
+    /// The caller of this request.
     pub(in crate::http) fn caller(&self, parts: &Parts) -> Result<Caller, Rejection> {
         let Self::Credentials { realm, names, anonymous } = self else {
             let Self::Application(says) = self else { return Err(Rejection::ScopeUnknown) };
@@ -85,7 +87,7 @@ impl Scoping {
     }
 }
 
-/// Whether a request came through a proxy, or with something that may be a credential.
+/// Returns `true` if a request came through a proxy, or with a header that may be a credential.
 fn shows_others(headers: &HeaderMap) -> bool {
     let of_proxy = |name: &HeaderName| {
         *name == FORWARDED
@@ -110,7 +112,8 @@ impl fmt::Debug for Scoping {
     }
 }
 
-/// Makes principals of credentials by HMAC-SHA256: without its key, guesses at a short credential cannot be checked.
+/// The derivation of principals from credentials by HMAC-SHA256: without its key, guesses at a
+/// short credential cannot be checked.
 #[derive(Clone)]
 pub(in crate::http) struct Digest(Hmac<Sha256>);
 
@@ -119,7 +122,7 @@ impl Digest {
         Self(Hmac::new_from_slice(key).expect("a key of any length is valid"))
     }
 
-    /// The digest of the credentials that a request has, each with its name, as hexadecimal digits.
+    /// The digest of the credentials of a request, each with its name, as hexadecimal digits.
     fn of(&self, names: &[Credential], headers: &HeaderMap) -> String {
         let mut mac = self.0.clone();
         let mut frame = |part: &[u8]| {

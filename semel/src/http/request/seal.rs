@@ -1,11 +1,14 @@
-//! The secret of the principals as it is kept in the store: as it is, or sealed with a secret of the configuration.
+//! The secret of the principals in its stored form: plain, or sealed with a secret of the
+//! configuration.
 //!
-//! Principals are made by a random key that never changes, so that no key of a client ever has two ids. A secret of the
-//! configuration only seals it: another one seals the same key anew. So processes with the old and the new secret of the
-//! configuration make the same principals at every moment of a change.
+//! Principals are derived with a random key that never changes, so that no key of a client ever has
+//! two ids. A secret of the configuration only seals it: a new one seals the same key again. So
+//! processes with the old and the new secret of the configuration derive the same principals at
+//! every moment of a change.
 //!
-//! A key of 32 bytes is sealed by a keystream of as many bytes, HMAC-SHA256 of a random nonce, and a tag over both, with keys
-//! derived from the secret of the configuration: encrypt, then authenticate.
+//! A key of 32 bytes is sealed by a keystream of as many bytes, HMAC-SHA256 of a random nonce, and
+//! a tag over both, with keys derived from the secret of the configuration: encrypt, then
+//! authenticate.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -19,7 +22,7 @@ const NONCE: usize = 16;
 /// The key of the principals.
 pub(in crate::http) type PrincipalKey = [u8; KEY];
 
-/// Why the secret in the store cannot be used.
+/// The reason why the secret in the store cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(in crate::http) enum SealError {
     #[error(
@@ -32,18 +35,19 @@ pub(in crate::http) enum SealError {
          previous one, too, behind the new one"
     )]
     SealedOtherwise,
-    #[error("the secret of the principals in the store has a form that is not known here")]
+    #[error("the secret of the principals in the store has an unknown form")]
     Unreadable,
 }
 
-/// An opened secret, and whether it should be sealed anew: it is not sealed with the first secret of the configuration.
+/// An opened secret, and a flag that is set if it should be sealed again, because it is not sealed
+/// with the first secret of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::http) struct Unsealed {
     pub(in crate::http) key: PrincipalKey,
-    pub(in crate::http) seal_anew: bool,
+    pub(in crate::http) needs_sealing: bool,
 }
 
-/// The form of a key in the store.
+/// The stored form of a key.
 pub(in crate::http) fn seal(key: PrincipalKey, configured: Option<&[u8]>) -> Vec<u8> {
     let Some(configured) = configured else {
         return [&[PLAIN], key.as_slice()].concat();
@@ -54,12 +58,12 @@ pub(in crate::http) fn seal(key: PrincipalKey, configured: Option<&[u8]>) -> Vec
     [&[SEALED], nonce.as_slice(), &hidden, &tag].concat()
 }
 
-/// The key in a form of the store, by the first of the configured secrets that opens it.
+/// The key in a stored form, by the first of the configured secrets that opens it.
 pub(in crate::http) fn unseal(kept: &[u8], configured: &[Box<[u8]>]) -> Result<Unsealed, SealError> {
     match kept {
         [PLAIN, key @ ..] => {
             let key = key.try_into().map_err(|_| SealError::Unreadable)?;
-            Ok(Unsealed { key, seal_anew: !configured.is_empty() })
+            Ok(Unsealed { key, needs_sealing: !configured.is_empty() })
         }
         [SEALED, rest @ ..] if rest.len() == NONCE + KEY + KEY => {
             let (nonce, rest) = rest.split_at(NONCE);
@@ -72,7 +76,7 @@ pub(in crate::http) fn unseal(kept: &[u8], configured: &[Box<[u8]>]) -> Result<U
             })?;
             let hidden = hidden.try_into().map_err(|_| SealError::Unreadable)?;
             let key = xored(hidden, &derived(&configured[at], "stream", &[nonce]));
-            Ok(Unsealed { key, seal_anew: at > 0 })
+            Ok(Unsealed { key, needs_sealing: at > 0 })
         }
         _ => Err(SealError::Unreadable),
     }
@@ -82,7 +86,7 @@ fn mac(secret: &[u8], purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut mac: Hmac<Sha256> = Hmac::new_from_slice(secret).expect("a key of any length is valid");
     mac.update(b"semel principal secret 1 ");
     mac.update(purpose.as_bytes());
-    // The parts have fixed lengths, and no purpose is the beginning of another.
+    // The parts have fixed lengths, and no purpose is a prefix of another.
     parts.iter().for_each(|part| mac.update(part));
     mac
 }
@@ -109,8 +113,8 @@ mod tests {
         let kept = seal([7; KEY], Some(b"new"));
         assert!(!kept.windows(8).any(|window| window == [7; 8]), "the key is hidden");
         let open = |secrets: &[&str]| unseal(&kept, &configured(secrets));
-        assert_eq!(open(&["new"]), Ok(Unsealed { key: [7; KEY], seal_anew: false }));
-        assert_eq!(open(&["newer", "new"]), Ok(Unsealed { key: [7; KEY], seal_anew: true }));
+        assert_eq!(open(&["new"]), Ok(Unsealed { key: [7; KEY], needs_sealing: false }));
+        assert_eq!(open(&["newer", "new"]), Ok(Unsealed { key: [7; KEY], needs_sealing: true }));
         assert_eq!(open(&["other"]), Err(SealError::SealedOtherwise));
         assert_eq!(open(&[]), Err(SealError::Sealed));
         assert_ne!(kept, seal([7; KEY], Some(b"new")), "each time with another nonce");
@@ -131,7 +135,7 @@ mod tests {
     #[test]
     fn a_key_that_is_not_sealed_is_sealed_when_a_secret_is_configured() {
         let kept = seal([7; KEY], None);
-        assert_eq!(unseal(&kept, &[]), Ok(Unsealed { key: [7; KEY], seal_anew: false }));
-        assert_eq!(unseal(&kept, &configured(&["new"])), Ok(Unsealed { key: [7; KEY], seal_anew: true }));
+        assert_eq!(unseal(&kept, &[]), Ok(Unsealed { key: [7; KEY], needs_sealing: false }));
+        assert_eq!(unseal(&kept, &configured(&["new"])), Ok(Unsealed { key: [7; KEY], needs_sealing: true }));
     }
 }

@@ -1,4 +1,4 @@
-//! The secret by which principals are made of credentials, as a process knows it.
+//! The secret from which principals are derived, as a process knows it.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,17 +12,17 @@ use crate::http::request::seal::{self, PrincipalKey};
 use crate::store::Store;
 use crate::words::error::StoreError;
 
-/// After how long the store is asked whether it still keeps the same secret. It is another one only if the store has lost
-/// what it held: then all processes should go on with the same one.
+/// The time after which the store is asked whether it still keeps the same secret. It is another
+/// one only if the store has lost its data: then all processes should continue with the same one.
 const CHECK_AFTER: Duration = Duration::from_secs(10);
 
-/// The least bytes of a secret of the configuration: a shorter one can be guessed.
+/// The smallest size of a secret of the configuration: a shorter one can be guessed.
 const MIN_BYTES: usize = 16;
 
-/// How often a secret is sealed anew when other processes do so at the same time.
+/// The number of times that a secret is sealed again when other processes do so at the same time.
 const TRIES: u32 = 4;
 
-/// The secret of the principals. Clones share what they have learned.
+/// The secret of the principals. Clones share their knowledge.
 #[derive(Clone, Default)]
 pub(in crate::http) struct PrincipalSecret {
     /// The secrets of the configuration: the first seals, all open.
@@ -33,7 +33,7 @@ pub(in crate::http) struct PrincipalSecret {
 #[derive(Default)]
 struct Shared {
     known: RwLock<Option<Known>>,
-    /// Whoever asks the store holds it; with the moment of the last failure.
+    /// The lock of the task that asks the store, with the moment of the last failure.
     asking: Mutex<Option<Instant>>,
 }
 
@@ -49,7 +49,8 @@ impl PrincipalSecret {
         Self { configured: secrets.into_iter().collect(), shared: Arc::default() }
     }
 
-    /// What is known without asking the store. If that was long ago, it is asked in the background.
+    /// The digest, if it is known without asking the store. If that was long ago, the store is
+    /// asked in the background.
     pub(in crate::http) fn known(&self, store: &Arc<dyn Store>) -> Option<Digest> {
         let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner).clone()?;
         if known.checked.elapsed() > CHECK_AFTER {
@@ -58,7 +59,7 @@ impl PrincipalSecret {
         Some(known.digest)
     }
 
-    /// The digest, by the secret of the store; if there is none, one is made.
+    /// The digest, by the secret of the store; if there is none, one is created.
     pub(in crate::http) async fn digest(&self, store: &Arc<dyn Store>) -> Result<Digest, StoreError> {
         if let Some(digest) = self.known(store) {
             return Ok(digest);
@@ -68,7 +69,7 @@ impl PrincipalSecret {
         if let Some(digest) = self.known(store) {
             return Ok(digest);
         }
-        // Those that wait for a store that does not answer do not ask it one after the other.
+        // Callers that wait for a store that does not answer do not ask it one after the other.
         if asking.is_some_and(|failed| failed > began) {
             return Err(StoreError::unavailable("the secret of the principals could not be read"));
         }
@@ -84,7 +85,7 @@ impl PrincipalSecret {
             let Ok(mut asking) = secret.shared.asking.try_lock() else { return };
             if let Err(error) = secret.ask(&store, &mut asking).await {
                 tracing::debug!(%error, "the secret of the principals could not be checked");
-                // What is known is right unless the store has lost what it held.
+                // The known secret is correct unless the store has lost its data.
                 if let Some(known) = &mut *secret.shared.known.write().unwrap_or_else(PoisonError::into_inner)
                 {
                     known.checked = Instant::now();
@@ -111,7 +112,7 @@ impl PrincipalSecret {
         }
     }
 
-    /// Agrees with the store on one secret, and has it sealed as it is configured.
+    /// Agrees with the store on one secret, and seals it as configured.
     async fn learn(&self, store: &Arc<dyn Store>) -> Result<Known, StoreError> {
         if self.configured.iter().any(|secret| secret.len() < MIN_BYTES) {
             return Err(StoreError::refused(format!(
@@ -120,13 +121,13 @@ impl PrincipalSecret {
         }
         let first = self.configured.first().map(AsRef::as_ref);
         let before = self.shared.known.read().unwrap_or_else(PoisonError::into_inner).clone();
-        // If the store has lost the secret it gets the same one back.
+        // A store that has lost the secret gets the same one back.
         let offer = before.map_or_else(|| seal::seal(random(), first), |known| known.kept);
         let mut kept = store.keep_secret(None, &offer).await?;
         for _ in 0..TRIES {
             let unsealed = seal::unseal(&kept, &self.configured)
                 .map_err(|error| StoreError::refused(error.to_string()))?;
-            if !unsealed.seal_anew {
+            if !unsealed.needs_sealing {
                 let digest = Digest::new(&unsealed.key);
                 return Ok(Known { digest, kept, checked: Instant::now() });
             }

@@ -1,11 +1,12 @@
-//! Which headers of a response are recorded.
+//! The headers of a response that are recorded.
 
 use ::http::HeaderMap;
 use ::http::header::{self, HeaderName};
 use thiserror::Error;
 
-/// The headers that describe the content or the resource, and those that tell a browser how to treat it. None is about a caller, a
-/// connection or a moment. What CORS allows is part of the first answer: a browser refuses to show a replay to another origin.
+/// The headers that describe the content or the resource, and those that instruct a browser how to
+/// treat it. None is about a caller, a connection or a moment. The permissions of CORS are part of
+/// the first answer: a browser refuses to show a replay to another origin.
 const RECORDED: [HeaderName; 34] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
@@ -43,7 +44,7 @@ const RECORDED: [HeaderName; 34] = [
     HeaderName::from_static("x-permitted-cross-domain-policies"),
 ];
 
-/// What is never recorded: it belongs to one caller or to one connection.
+/// The headers that are never recorded, because they belong to one caller or to one connection.
 const NEVER: [HeaderName; 16] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
@@ -63,7 +64,7 @@ const NEVER: [HeaderName; 16] = [
     header::DATE,
 ];
 
-/// What describes a body, and would be wrong without it.
+/// The headers that describe a body, and would be wrong without it.
 const OF_THE_BODY: [HeaderName; 4] =
     [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_DISPOSITION];
 
@@ -80,14 +81,14 @@ pub(in crate::http) fn is_of_the_body(name: &HeaderName) -> bool {
 pub(in crate::http) struct Recorded(Vec<HeaderName>);
 
 impl Recorded {
-    /// The list with one more.
+    /// The list with one more header.
     pub(in crate::http) fn with(mut self, name: HeaderName) -> Result<Self, HeaderRefused> {
         may_record(&name)?;
         self.0.push(name);
         Ok(self)
     }
 
-    /// Those of a response that are on the list, in its order.
+    /// The headers of a response that are on the list, in its order.
     pub(in crate::http) fn of<'a>(
         &'a self,
         headers: &'a HeaderMap,
@@ -103,8 +104,9 @@ impl Default for Recorded {
     }
 }
 
-/// Whether [`IdempotencyLayer::with_recorded_header`](crate::http::IdempotencyLayer::with_recorded_header) accepts a header, for
-/// configurations that are checked before there is a layer.
+/// The check of
+/// [`IdempotencyLayer::with_recorded_header`](crate::http::IdempotencyLayer::with_recorded_header),
+/// for configurations that are validated before there is a layer.
 ///
 /// # Errors
 /// [`HeaderRefused`] if it belongs to one caller or one connection.

@@ -1,4 +1,4 @@
-//! Running the handler, and what its answer comes to.
+//! The run of the handler, and the end that its response means for the attempt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::http::request::body::{ReadAhead, read_response};
 use crate::http::response::verdict::{Verdict, is_stream};
 use crate::words::outcome::Outcome;
 
-/// What the handler answered, on its way to the first caller, if that still waits.
+/// The handler's own response, on its way to the first caller, if that still waits.
 pub(in crate::http) struct Own<R: Body, E> {
     pub(in crate::http) result: Result<Response<ReadAhead<R>>, E>,
-    /// What is recorded of it, if it is the outcome.
+    /// The part of it that is recorded, if it is the outcome.
     pub(in crate::http) outcome: Option<Outcome>,
 }
 
-/// The answer of a service behind a connection, with this status, broke off.
+/// The error of a response from a service behind a connection that broke off, with this status.
 #[derive(Debug, Error)]
 #[error("the answer, {0}, broke off")]
 pub(in crate::http) struct BrokeOff(StatusCode);
 
-/// The work of an attempt: the handler gets the request with its lease, and what it answers is judged. The answer
-/// itself goes another way, as a record does not hold all of it.
+/// The work of an attempt: the handler gets the request with its lease, and its response is judged.
+/// The response itself takes another way, because a record does not hold all of it.
 pub(in crate::http) fn run<S, Q, R>(
     options: Arc<Options>,
     once: Once,
@@ -63,7 +63,7 @@ where
                 }
             };
             if let Some(own) = own {
-                // Whoever went away does not want to know.
+                // A caller that disconnected does not need the response.
                 let _ = tell.send(own);
             }
             ending
@@ -72,7 +72,8 @@ where
     })
 }
 
-/// Judges a response, and reads as much of it as is recorded. One that breaks off may be nothing to pass on.
+/// Judges a response, and reads as much of it as is recorded. A response that breaks off may not be
+/// passed on.
 async fn settle<R, E>(
     options: &Options,
     policy: &Policy,
@@ -85,7 +86,8 @@ where
     let judged = options.judge.as_ref().filter(|_| parts.extensions.get::<Verdict>().is_none());
     let verdict = judged.and_then(|judge| judge(&parts));
     let ending = match verdict.unwrap_or_else(|| Verdict::of(&parts, policy.after_crash())) {
-        // It is no answer, whatever the handler says: a repeat could not be answered with it.
+        // An informational response is not an answer, whatever the handler's verdict: a repeat
+        // could not be answered with it.
         Verdict::Record if parts.status.is_informational() => {
             Failure::unknown(format!("the handler answered {}, which is no final status", parts.status))
         }
@@ -111,8 +113,8 @@ where
     (Some(Own { result, outcome: None }), Err(ending))
 }
 
-/// What is recorded of a response. If its headers are over every limit, just its status: the handler has run, and
-/// must not run again.
+/// The recorded form of a response. If its headers are over a limit, only its status: the handler
+/// has run, and must not run again.
 fn outcome(options: &Options, parts: &Parts, body: Option<Bytes>) -> Outcome {
     let bare = || Outcome::new(parts.status.as_u16()).expect("a status of three digits").without_body();
     let whole = bare().with_headers(options.recorded.of(&parts.headers)).and_then(|outcome| match body {

@@ -1,4 +1,4 @@
-//! What an answer of the handler does to its key.
+//! The effect of a handler's response on its key.
 
 use ::http::StatusCode;
 use ::http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -7,37 +7,40 @@ use ::http::response::Parts;
 use crate::http::reply::rejection::Rejection;
 use crate::words::terms::AfterCrash;
 
-/// What an answer of the handler does to its key.
+/// The effect of a handler's response on its key.
 ///
-/// A handler says it itself by putting one into the extensions of its response; else the policy and the status
-/// decide. With axum, it can be part of what a handler returns: `(StatusCode::BAD_GATEWAY, Verdict::Release, "try again")`.
+/// A handler decides by putting a verdict into the extensions of its response; otherwise the policy
+/// and the status decide. With axum, it can be part of what a handler returns:
+/// `(StatusCode::BAD_GATEWAY, Verdict::Release, "try again")`.
 ///
 /// | status | `hold` | `retry` | `transactional` |
 /// | --- | --- | --- | --- |
-/// | 401, 403, 425, 429, and 503 with `Retry-After`: it was not processed | release | release | release |
-/// | 408 and any other 5xx: it may have been | record | release | release |
+/// | 401, 403, 425, 429, and 503 with `Retry-After`: the request was not processed | release | release | release |
+/// | 408 and any other 5xx: the request may have been processed | record | release | release |
 /// | any other 4xx | record | record | release |
 /// | everything else | record | record | record |
 ///
-/// Under `transactional` the handler records its outcome itself, in its transaction; one that is there is the answer,
-/// whatever is said here. An answer to be recorded whose outcome is not there is refused as `completion_missing`, and the
-/// key is held; a failure without one says that the transaction was rolled back.
+/// Under `transactional` the handler records its outcome itself, in its transaction; a recorded
+/// outcome is the answer, whatever the verdict. A response with the verdict to record, but without
+/// a recorded outcome, is refused as `completion_missing`, and the key is held; a failure without
+/// an outcome means that the transaction was rolled back.
 ///
-/// A 408 from within does not say that the request did not arrive: the layer has read it before. It says that
-/// somebody has cut off the handler, a timeout layer say, and nobody knows how far it had got.
+/// A 408 from within does not mean that the request did not arrive: the layer has read it already.
+/// It means that something inside, for example a timeout layer, has cut off the handler, whose
+/// progress is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It is the outcome: every repeat gets it.
+    /// The response is the outcome: every repeat gets it.
     Record,
     /// Nothing happened: the next attempt runs.
     Release,
-    /// What happened is not known, for this reason: the key is held.
+    /// The effects are unknown, for this reason: the key is held.
     Abandon(String),
 }
 
 impl Verdict {
-    /// What the handler said, or what the policy makes of its answer.
+    /// The handler's own verdict, or the policy's verdict on its response.
     pub(in crate::http) fn of(parts: &Parts, after_crash: AfterCrash) -> Self {
         if let Some(said) = parts.extensions.get::<Self>() {
             return said.clone();
@@ -61,7 +64,7 @@ impl Verdict {
     }
 }
 
-/// Whether the status says that the request was turned away before anything was done.
+/// Returns `true` if the status means that the request was refused before anything was done.
 fn is_unprocessed(parts: &Parts) -> bool {
     match parts.status {
         StatusCode::UNAUTHORIZED
@@ -73,7 +76,7 @@ fn is_unprocessed(parts: &Parts) -> bool {
     }
 }
 
-/// Whether a response is a stream by its type: what it holds is not waited for.
+/// Returns `true` if a response is a stream by its type: the layer does not wait for its content.
 pub(in crate::http) fn is_stream(parts: &Parts) -> bool {
     let streams = [
         "text/event-stream",

@@ -1,4 +1,4 @@
-//! Who is told to run.
+//! Claims: which attempt may run, and the answer to all other claims.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ pub async fn a_new_key_is_granted(on: &Subject) {
     assert!(lease.deadline() > now, "the deadline is ahead");
 }
 
-/// A repeat of a finished request gets the recorded outcome from any process, also after the lease is over.
+/// A repeat of a finished request gets the recorded outcome from any process, also after the lease
+/// is over.
 pub async fn a_done_key_is_replayed(on: &Subject) {
     let (ask, _) = on.done().await;
     for _ in 0..2 {
@@ -36,7 +37,8 @@ pub async fn a_done_key_is_replayed(on: &Subject) {
     }
 }
 
-/// While an attempt runs, every other claim is answered *running*, with the time that is left of its lease.
+/// While an attempt runs, every other claim is answered *running*, with the time that is left of
+/// its lease.
 pub async fn a_running_key_is_running(on: &Subject) {
     let (ask, lease) = on.running().await;
     let claim = on.peer.claim(&takeover(&ask)).await.expect("the store answers a claim");
@@ -57,7 +59,7 @@ pub async fn another_intent_is_a_mismatch(on: &Subject) {
     assert!(matches!(on.claim(&same_token).await, Claim::Mismatch(_)));
 }
 
-/// A mismatch says since when the key is in use, for which operation, and in which phase.
+/// A mismatch shows since when the key is in use, for which operation, and in which phase.
 pub async fn a_mismatch_says_with_what(on: &Subject) {
     let (ask, lease) = on.running().await;
     let told = async || match on.claim(&other_intent(&ask)).await {
@@ -159,7 +161,8 @@ pub async fn a_void_touches_no_other_token(on: &Subject) {
     assert!(matches!(on.claim(&again(&ask)).await, Claim::Done(_)));
 }
 
-/// A void is final only after the claim's `not_after`; an earlier void is answered with the time to wait.
+/// A void is final only after the claim's `not_after`; an earlier void is answered with the time to
+/// wait.
 pub async fn a_void_before_not_after_is_early(on: &Subject) {
     let ask = on.ask(&key()).await;
     let now = on.store.now().await.expect("the store tells its time");
@@ -172,7 +175,7 @@ pub async fn a_void_before_not_after_is_early(on: &Subject) {
 }
 
 /// A claim that asks for no takeover is answered *held* when the lease of the attempt is over.
-pub async fn a_lost_attempt_is_held_for_those_who_do_not_take_over(on: &Subject) {
+pub async fn a_lost_attempt_is_held_for_a_claim_without_takeover(on: &Subject) {
     let (held, under_hold) = on.running().await;
     let (lost, under_retry) = on.retried().await;
     on.pass(on.lease).await;
@@ -186,7 +189,8 @@ pub async fn a_lost_attempt_is_held_for_those_who_do_not_take_over(on: &Subject)
     }
 }
 
-/// An attempt that ran under `hold` is taken over only by its fence, whatever the policy of the claim.
+/// An attempt that ran under `hold` is taken over only by its fence, whatever the policy of the
+/// claim.
 pub async fn a_lost_attempt_under_hold_is_not_taken_over(on: &Subject) {
     let (ask, lease) = on.held().await;
     let under = |policy| Ask { terms: ask.terms.with_after_crash(policy), ..takeover(&ask) };
@@ -212,7 +216,8 @@ pub async fn a_takeover_brings_its_own_policy_and_retention(on: &Subject) {
     assert!(matches!(&claim, Claim::Held(held) if held.fence == next.fence()), "{claim:?}");
 }
 
-/// A claim that asks for a takeover gets the key of a lost attempt as the next attempt, with a higher fence.
+/// A claim that asks for a takeover gets the key of a lost attempt as the next attempt, with a
+/// higher fence.
 pub async fn a_lost_attempt_is_taken_over_when_asked_to(on: &Subject) {
     let (ask, first) = on.lost().await;
     let next = on.granted(&takeover(&ask)).await;
@@ -266,8 +271,8 @@ pub async fn scopes_keep_keys_apart(on: &Subject) {
     let realm = scope();
     let principal = |name: &str| realm.clone().with_principal(name).expect("a valid principal");
     let scopes = [principal(""), principal("ann"), principal("bob"), scope()];
-    let [nobody, ann, bob, elsewhere] = scopes.map(|scope| scope.key("k").expect("a valid key"));
-    for key in [&nobody, &ann, &bob, &elsewhere] {
+    let [unnamed, ann, bob, elsewhere] = scopes.map(|scope| scope.key("k").expect("a valid key"));
+    for key in [&unnamed, &ann, &bob, &elsewhere] {
         assert_eq!(on.granted(&on.ask(key).await).await.attempt(), 1);
     }
     assert!(matches!(on.claim(&on.ask(&ann).await).await, Claim::Running { .. }));

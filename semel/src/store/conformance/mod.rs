@@ -1,6 +1,7 @@
-//! The contract of a store, as tests that anyone can run.
+//! The conformance suite: the contract of a store, as tests that the author of any store can run.
 //!
-//! One async function per promise of docs/protocol.md, named like it. A store's own test is a few lines:
+//! Each promise of docs/protocol.md has one async function of the same name. A store's own test is
+//! a few lines:
 //!
 //! ```
 //! # #[tokio::main]
@@ -18,9 +19,10 @@
 //! conformance::check_backend(MemoryStore::new()).await.expect("and so do its primitives");
 //! # }
 //! ```
-//! Keys are random, so a store need not be empty and several runs may share it. A store without a clock that can
-//! be moved leaves [`Subject::with_passing`] out, and time passes by sleeping; one that can be opened twice gives
-//! its second handle to [`Subject::with_peer`]. Nothing is skipped.
+//! Keys are random, so a store need not be empty and several runs may share it. A store without a
+//! clock that can be moved leaves [`Subject::with_passing`] out, and time passes by sleeping; a
+//! store that can be opened twice passes its second handle to [`Subject::with_peer`]. Nothing is
+//! skipped.
 
 mod claims;
 mod operator;
@@ -59,7 +61,7 @@ pub use secrets::*;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The store under test, and what is special about it.
+/// A store under test, and its special properties.
 #[derive(Clone)]
 pub struct Subject {
     store: Arc<dyn Inspect>,
@@ -82,13 +84,13 @@ impl Subject {
         }
     }
 
-    /// The same with a second handle to the same records, as another process would have.
+    /// Adds a second handle to the same records, as another process would have.
     #[must_use]
     pub fn with_peer(self, peer: impl Inspect) -> Self {
         Self { peer: Arc::new(peer), ..self }
     }
 
-    /// The same with a way to let time pass in the store other than to sleep.
+    /// Adds a way to let time pass in the store other than to sleep.
     #[must_use]
     pub fn with_passing<F>(self, passing: impl Fn(Duration) -> F + Send + Sync + 'static) -> Self
     where
@@ -97,15 +99,16 @@ impl Subject {
         Self { passing: Arc::new(move |time| Box::pin(passing(time))), ..self }
     }
 
-    /// The same with another length of a lease: long enough that no step of a test outlasts it, short enough to
+    /// Sets the length of a lease: long enough that no step of a test outlasts it, short enough to
     /// wait for. 500 ms unless set.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
     }
 
-    /// The same with so many promises checked at once: most of the time is spent waiting for leases to be over. Not for
-    /// a clock that is moved, as they all would feel that; and with a longer lease, as they slow each other down.
+    /// Sets the number of promises that are checked concurrently, because most of the time is spent
+    /// waiting for leases to be over. This does not suit a clock that is moved, since all checks
+    /// would see the move; and it needs a longer lease, since the checks slow each other down.
     #[must_use]
     pub fn with_checks_at_once(self, at_once: usize) -> Self {
         Self { at_once: at_once.max(1), ..self }
@@ -186,7 +189,7 @@ impl Subject {
         (ask, lease)
     }
 
-    /// A new key that was given back.
+    /// A new key that was released.
     async fn released(&self) -> (Ask, Lease) {
         let (ask, lease) = self.running().await;
         let ack = self.store.release(&lease).await.expect("the store answers a release");
@@ -195,22 +198,22 @@ impl Subject {
     }
 }
 
-/// The same question by another attempt.
+/// The same request by another attempt.
 fn again(ask: &Ask) -> Ask {
     Ask { token: Token::random(), ..ask.clone() }
 }
 
-/// The same question under `retry`.
+/// The same request under `retry`.
 fn retry(ask: Ask) -> Ask {
     Ask { terms: ask.terms.with_after_crash(AfterCrash::Retry), takeover: Takeover::WhenOver, ..ask }
 }
 
-/// The same question by another attempt, under `retry`: it takes over what is lost.
+/// The same request by another attempt, under `retry`: it takes over a lost attempt.
 fn takeover(ask: &Ask) -> Ask {
     retry(again(ask))
 }
 
-/// Another question under the same key.
+/// A different request under the same key.
 fn other_intent(ask: &Ask) -> Ask {
     Ask { intent: intent(2), ..again(ask) }
 }
@@ -234,7 +237,7 @@ fn outcome(n: u8) -> Outcome {
 
 /// One promise of the contract, to be checked on a [`Subject`] or on the [`Backend`] below it.
 pub struct Promise<On> {
-    /// Its name in docs/protocol.md.
+    /// The name of the promise in docs/protocol.md.
     pub name: &'static str,
     check: fn(On) -> Boxed<()>,
 }
@@ -245,7 +248,7 @@ macro_rules! promises {
     };
 }
 
-/// What the primitives of a backend promise, in the order of docs/protocol.md.
+/// The promises of a backend's primitives, in the order of docs/protocol.md.
 pub const PRIMITIVES: &[Promise<Arc<dyn Backend>>] = promises![
     an_open_shows_what_is_there,
     a_late_open_creates_nothing,
@@ -261,7 +264,7 @@ pub const PRIMITIVES: &[Promise<Arc<dyn Backend>>] = promises![
     items_of_one_call_are_on_their_own,
 ];
 
-/// What a store promises, in the order of docs/protocol.md.
+/// The promises of a store, in the order of docs/protocol.md.
 pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     a_new_key_is_granted,
     a_done_key_is_replayed,
@@ -277,7 +280,7 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
     a_voided_token_never_claims_again,
     a_void_touches_no_other_token,
     a_void_before_not_after_is_early,
-    a_lost_attempt_is_held_for_those_who_do_not_take_over,
+    a_lost_attempt_is_held_for_a_claim_without_takeover,
     a_lost_attempt_is_taken_over_when_asked_to,
     a_lost_attempt_under_hold_is_not_taken_over,
     a_takeover_brings_its_own_policy_and_retention,
@@ -332,7 +335,7 @@ pub const PROMISES: &[Promise<Arc<Subject>>] = promises![
 pub struct Broken(Vec<(&'static str, String)>);
 
 impl Broken {
-    /// Their names.
+    /// The names of the broken promises.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|(name, _)| *name)
     }
@@ -347,7 +350,8 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Checks every promise of a store, one after the other unless told otherwise, and names those that are broken.
+/// Checks every promise of a store, one after the other unless set otherwise, and names the broken
+/// ones.
 ///
 /// # Errors
 /// [`Broken`] if there are any.
@@ -355,7 +359,7 @@ pub async fn check(on: &Subject) -> Result<(), Broken> {
     check_each(PROMISES, &Arc::new(on.clone()), on.at_once).await
 }
 
-/// Checks every promise of the primitives, for those who write a backend.
+/// Checks every promise of the primitives of a backend.
 ///
 /// # Errors
 /// [`Broken`] if there are any.
@@ -373,7 +377,7 @@ async fn check_each<On: Clone>(promises: &[Promise<On>], on: &On, at_once: usize
             Some((name, why))
         }
     };
-    // Whoever counts the whole store wants to be alone.
+    // A check that counts the whole store runs alone.
     let (counts, others): (Vec<_>, Vec<_>) =
         promises.iter().partition(|promise| promise.name == "stats_count_by_phase");
     let alone = stream::iter(counts).map(check).buffered(1);

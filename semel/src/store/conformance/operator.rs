@@ -1,4 +1,4 @@
-//! What an operator sees and may change.
+//! Operators: what they can see and change.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::words::record::{Phase, Record};
 
 const PHASES: [Phase; 5] = [Phase::Running, Phase::Held, Phase::Lost, Phase::Done, Phase::Released];
 
-/// All keys that match, page by page.
+/// All matching keys, page by page.
 async fn listed(on: &Subject, query: ListQuery) -> Vec<String> {
     let mut values = Vec::new();
     let mut query = query;
@@ -27,7 +27,7 @@ async fn listed(on: &Subject, query: ListQuery) -> Vec<String> {
     }
 }
 
-/// A key of this name that is in this phase, for long.
+/// A key of this name that stays in this phase for a long time.
 async fn put(on: &Subject, scope: &Scope, name: &str, phase: Phase) {
     let ask = on.ask(&scope.key(name).expect("a valid key")).await;
     let lease = on.granted(&if phase == Phase::Lost { retry(ask) } else { ask }).await;
@@ -40,7 +40,7 @@ async fn put(on: &Subject, scope: &Scope, name: &str, phase: Phase) {
     assert_eq!(written.expect("the store answers the owner"), Ack::Applied);
 }
 
-/// One key in each phase, in a realm of their own, named like that.
+/// One key in each phase, named after it, in a realm of their own.
 async fn one_of_each(on: &Subject) -> Scope {
     let scope = scope();
     for phase in PHASES {
@@ -91,7 +91,7 @@ pub async fn list_filters_by_what_a_record_says(on: &Subject) {
     let hour = Duration::from_secs(3_600);
     assert_eq!(listed(on, of(&|query| query.min_age = Some(hour))).await.len(), 0);
     on.pass(on.lease).await;
-    // Its age counts from the claim, not from the last time it was heard of.
+    // The age counts from the claim, not from the last sign of life.
     let running = scope.key("running").expect("a valid key");
     let lease = record(&*on.store, &running).await.lease();
     let _heard = on.store.renew(&lease, Duration::from_secs(600)).await.expect("the store answers a renewal");
@@ -131,7 +131,8 @@ pub async fn stats_count_by_phase(on: &Subject) {
         }
     }
     for _ in 0..100 {
-        // Others may use the store, too, and some of their leases run out meanwhile; but these are new.
+        // Other tests may use the store, too, and some of their leases may run out in between; but
+        // these records are new.
         let now = counts().await;
         let grown = |((now, before), added): ((u64, u64), u64)| now + 2 >= before + added;
         if now.into_iter().zip(before).zip(added).all(grown) {
@@ -219,7 +220,8 @@ pub async fn a_change_never_touches_a_live_lease(on: &Subject) {
     assert_eq!(on.store.complete(&lease, &outcome(1)).await.expect("the store answers"), Ack::Applied);
 }
 
-/// The note of a record has an operator's change with its reason and time, also when the key runs again.
+/// The note of a record has an operator's change with its reason and time, also when the key runs
+/// again.
 pub async fn a_change_is_kept_with_its_reason(on: &Subject) {
     let (ask, lost) = on.held().await;
     let change = on.store.reset(&ask.key, lost.fence(), "ticket 4711").await;

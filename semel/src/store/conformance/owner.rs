@@ -1,4 +1,4 @@
-//! Who may write.
+//! Owners: which lease may write.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::words::lease::{Fence, Lease, Token};
 use crate::words::record::Record;
 use crate::words::terms::AfterCrash;
 
-/// Every write of an owner, with this lease.
+/// The answers to every write of an owner with this lease.
 async fn every_write(on: &Subject, lease: &Lease) -> [Ack; 5] {
     let answered = |ack: Result<Ack, StoreError>| ack.expect("the store answers the owner");
     [
@@ -25,7 +25,8 @@ fn with(lease: &Lease, token: Token, fence: Fence) -> Lease {
     Lease::new(lease.key().clone(), token, fence, lease.attempt(), lease.deadline())
 }
 
-/// A write with the right token and a wrong fence, or the right fence and a wrong token, changes nothing.
+/// A write with the right token and a wrong fence, or the right fence and a wrong token, changes
+/// nothing.
 pub async fn only_token_and_fence_together_write(on: &Subject) {
     let (ask, lease) = on.running().await;
     let before = on.store.find(&ask.key).await.expect("the store answers a find");
@@ -58,7 +59,7 @@ pub async fn a_late_owner_may_complete(on: &Subject) {
     assert!(matches!(on.claim(&takeover(&ask)).await, Claim::Done(_)));
 }
 
-/// A complete whose answer was lost is acknowledged when it is sent again.
+/// A complete that is sent again because its answer was lost is acknowledged.
 pub async fn a_complete_sent_again_is_repeated(on: &Subject) {
     let (_, lease) = on.done().await;
     for store in [&on.store, &on.peer] {
@@ -142,7 +143,7 @@ pub async fn a_write_without_a_record_is_missing(on: &Subject) {
     assert_eq!(on.store.find(nowhere.key()).await.expect("the store answers a find"), None);
 }
 
-/// When a late owner completes during a takeover, one of them wins, and the other is told.
+/// When a late owner completes during a takeover, one of the two wins, and the other learns of it.
 pub async fn one_of_owner_and_takeover_records(on: &Subject) {
     for _ in 0..8 {
         let (ask, late) = on.retried().await;

@@ -1,6 +1,7 @@
-//! What the primitives of a backend do, one by one.
+//! The primitives of a backend, one by one.
 //!
-//! The verbs hide most of what could be wrong here: a `replace` that forgets the version is found out only in a race.
+//! The verbs hide most mistakes in them: a `replace` that ignores the version would show only in a
+//! race.
 
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ async fn found(on: &dyn Backend, key: &crate::words::key::Key) -> Record {
     read.expect("there is a record")
 }
 
-/// What would take the place of this record, in the name of another token.
+/// A replace of this record, in the name of another token.
 async fn replacing(on: &dyn Backend, record: &Record) -> Replace {
     Replace {
         key: record.key.clone(),
@@ -76,7 +77,7 @@ async fn replaced(on: &dyn Backend, item: &Replace) -> Replaced {
     only(on.replace(std::slice::from_ref(item)).await.expect("the backend answers").items)
 }
 
-/// An open shows an existing record and does not change it.
+/// An open shows the existing record and does not change it.
 pub async fn an_open_shows_what_is_there(on: &dyn Backend) {
     let record = created(on).await;
     let again = Ask { key: record.key.clone(), ..ask(on).await };
@@ -109,7 +110,7 @@ pub async fn a_replace_writes_the_whole_record(on: &dyn Backend) {
     assert_eq!(after.lease_until, after.updated_at.after(item.draft.lease));
 }
 
-/// A replace keeps the note unless it brings one; a record that starts afresh begins without a note.
+/// A replace keeps the note unless it brings one; a record with a fresh life begins without a note.
 pub async fn a_replace_keeps_the_note_until_a_new_life(on: &dyn Backend) {
     let record = created(on).await;
     let step = async |note: Option<&str>, fresh| {
@@ -195,7 +196,8 @@ pub async fn one_of_many_replaces_is_applied(on: &dyn Backend) {
     assert_eq!(applied, 1);
 }
 
-/// The items of one call are answered in order, and an item that is not applied does not hinder the others.
+/// The items of one call are answered in order, and an item that is not applied does not hinder the
+/// others.
 pub async fn items_of_one_call_are_on_their_own(on: &dyn Backend) {
     let (one, two, three) = (created(on).await, created(on).await, created(on).await);
     let release = |record: &Record, fence: Fence| Write {

@@ -1,4 +1,4 @@
-//! What a record holds.
+//! Records: their content and its limits.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ async fn found(on: &Subject, key: &crate::words::key::Key) -> Record {
     on.peer.find(key).await.expect("the store answers a find").expect("there is a record")
 }
 
-/// Claims with this outcome and reads it back in both ways.
+/// Claims with this outcome and reads the outcome back in both ways.
 async fn kept(on: &Subject, outcome: Outcome) {
     let (ask, lease) = on.running().await;
     assert_eq!(on.store.complete(&lease, &outcome).await.expect("the store answers"), Ack::Applied);
@@ -54,7 +54,8 @@ pub async fn a_record_tells_what_was_asked(on: &Subject) {
     assert_eq!((done.created_at, done.token, done.fence), (record.created_at, ask.token, lease.fence()));
 }
 
-/// An outcome comes back unchanged: status, subtype, headers in any number and order, and every byte.
+/// An outcome comes back unchanged: status, subtype, headers in any number and order, and every
+/// byte.
 pub async fn an_outcome_is_kept_byte_for_byte(on: &Subject) {
     let every_byte: Vec<u8> = (0..=255).collect();
     let headers = [

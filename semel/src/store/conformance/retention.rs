@@ -1,4 +1,4 @@
-//! What is kept for how long.
+//! Retention: how long each kind of record is kept.
 
 use super::{Subject, again, key, other_intent, outcome, retry, takeover};
 use crate::protocol::answer::{Ack, Claim, OperatorAck, Void};
@@ -50,7 +50,8 @@ pub async fn an_outcome_is_replayed_for_its_whole_retention(on: &Subject) {
     }
 }
 
-/// A released or voided record expires as soon as no copy of its claim can arrive; a reset one is kept for its whole retention.
+/// A released or voided record expires as soon as no copy of its claim can arrive; a reset one is
+/// kept for its whole retention.
 pub async fn a_released_record_is_kept_for_late_copies_only(on: &Subject) {
     let (released, _) = on.released().await;
     let (voided, _) = on.running().await;
@@ -91,7 +92,8 @@ pub async fn a_resolved_outcome_is_replayed_for_its_whole_retention(on: &Subject
     is_replayed(on, &ask, &outcome(7)).await;
 }
 
-/// Until nearly the end of a retention of two leases that has just begun, every handle replays the outcome; then it is gone.
+/// Checks that every handle replays the outcome until nearly the end of a retention of two leases
+/// that has just begun, and that the outcome is then gone.
 async fn is_replayed(on: &Subject, ask: &Ask, outcome: &Outcome) {
     on.pass(on.lease).await;
     for store in [&on.store, &on.peer] {
@@ -172,7 +174,7 @@ pub async fn prune_removes_what_is_over_and_nothing_else(on: &Subject) {
     }
 }
 
-/// One prune removes at most as many records as it was asked to, and none of another realm.
+/// One prune removes at most as many records as its limit, and none of another realm.
 pub async fn prune_is_bounded_and_keeps_to_its_realm(on: &Subject) {
     let (scope, other) = (super::scope(), super::scope());
     let keys: Vec<Key> = (0..5).map(|n| scope.key(&n.to_string()).expect("a valid key")).collect();
@@ -190,7 +192,8 @@ pub async fn prune_is_bounded_and_keeps_to_its_realm(on: &Subject) {
     assert_eq!(on.store.prune(&of_realm(&elsewhere, 2)).await.expect("the store prunes"), 1);
 }
 
-/// A prune with a cutoff removes only records that had expired by then, and never one that has not expired.
+/// A prune with a cutoff removes only records that had expired by then, and never one that has not
+/// expired.
 pub async fn prune_keeps_what_expired_after_its_cutoff(on: &Subject) {
     let ask = Ask { terms: on.terms_kept(on.lease), ..on.ask(&key()).await };
     let lease = on.granted(&ask).await;

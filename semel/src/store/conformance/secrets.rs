@@ -1,4 +1,4 @@
-//! The secret that is kept beside the records.
+//! The secret that is stored beside the records.
 
 use futures_util::future::join_all;
 
@@ -9,9 +9,9 @@ fn random() -> Vec<u8> {
     Token::random().as_bytes().to_vec()
 }
 
-/// All handles find the same secret, and it changes only for a caller that knows the one that is there.
+/// All handles find the same secret, and only a caller that knows the current secret can change it.
 pub async fn a_secret_is_the_same_for_all(on: &Subject) {
-    // What was kept before is put back at the end: principals may be made of it.
+    // The secret from before the test is restored at the end: principals may be derived from it.
     let keep = async |store: &dyn crate::admin::Inspect, expected: Option<&[u8]>, value: &[u8]| {
         store.keep_secret(expected, value).await.expect("the store keeps a secret")
     };

@@ -1,4 +1,4 @@
-//! What an error of the server means.
+//! The meaning of an error of the server.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -6,28 +6,32 @@ use tokio_postgres::error::SqlState;
 use crate::store::shared::group_commit::Failed;
 use crate::words::error::StoreError;
 
-/// What an error of a batch means. Known by its code, never by its text; without one it came from the
-/// connection, and nobody knows what was applied.
+/// The meaning of an error of a batch. It is recognised by its code, never by its text; an error
+/// without a code came from the connection, and it is unknown whether anything was applied.
 pub(super) fn of_batch(error: Error) -> Failed {
     let Some(code) = error.code() else {
         return Failed::Lost(StoreError::unknown("the connection to Postgres was lost").with_source(error));
     };
     match Meaning::of(code) {
-        // A row or a page of one of the questions: the others can do without it.
+        // A row or a page of one of the operations is damaged: the other operations can go on
+        // without it.
         Meaning::Damaged => Failed::Refused(damaged(error)),
         Meaning::Unreadable | Meaning::Contended => Failed::Refused(unavailable(error)),
-        Meaning::Lost => Failed::Lost(StoreError::unknown("Postgres went away").with_source(error)),
+        Meaning::Lost => {
+            Failed::Lost(StoreError::unknown("Postgres ended the connection").with_source(error))
+        }
         Meaning::Transient => Failed::Again(unavailable(error)),
         Meaning::Refused => {
-            Failed::Refused(StoreError::refused("Postgres refused what was asked").with_source(error))
+            Failed::Refused(StoreError::refused("Postgres refused the statement").with_source(error))
         }
     }
 }
 
-/// What an error means for something that can be asked again and again: nobody needs to know what was applied.
+/// The meaning of an error of a read-only or repeatable question: it does not matter whether it was
+/// applied.
 pub(super) fn of_question(error: Error) -> StoreError {
     match error.code().map(Meaning::of) {
-        Some(Meaning::Refused) => StoreError::refused("Postgres refused what was asked").with_source(error),
+        Some(Meaning::Refused) => StoreError::refused("Postgres refused the statement").with_source(error),
         Some(Meaning::Damaged) => damaged(error),
         Some(Meaning::Transient | Meaning::Unreadable | Meaning::Contended | Meaning::Lost) | None => {
             unavailable(error)
@@ -35,7 +39,7 @@ pub(super) fn of_question(error: Error) -> StoreError {
     }
 }
 
-/// Whether an error may be the fault of a single row.
+/// Returns `true` if an error may be the fault of a single row.
 pub(super) fn is_about_a_row(code: &SqlState) -> bool {
     matches!(Meaning::of(code), Meaning::Damaged | Meaning::Unreadable)
 }
@@ -52,13 +56,14 @@ fn said(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
-/// Whether asking again may help after an error with this code.
+/// Returns `true` if a retry may help after an error with this code.
 #[cfg(feature = "sqlx")]
 pub(super) fn is_transient(code: &str) -> bool {
     !matches!(Meaning::of(&SqlState::from_code(code)), Meaning::Refused | Meaning::Damaged)
 }
 
-/// Whether an error says that the schema is not there, or not the one that the statements were written for.
+/// Returns `true` if an error means that the schema is missing, or differs from the one that the
+/// statements were written for.
 pub(super) fn is_about_schema(code: &SqlState) -> bool {
     [
         SqlState::UNDEFINED_TABLE,
@@ -69,13 +74,15 @@ pub(super) fn is_about_schema(code: &SqlState) -> bool {
     .contains(code)
 }
 
-/// Whether an error says that somebody else was at work on the same row: created it, or has it locked.
+/// Returns `true` if an error means that a concurrent transaction has created or locked the same
+/// row.
 pub(super) fn is_contention(code: &SqlState) -> bool {
     [SqlState::UNIQUE_VIOLATION, SqlState::LOCK_NOT_AVAILABLE].contains(code)
 }
 
-/// Whether a connection is of no use after this error: it leads to a server that cannot write, its statements do not fit
-/// the schema any more, or it is in a transaction whose end was cancelled.
+/// Returns `true` if a connection is useless after this error: it leads to a server that cannot
+/// write, its statements no longer fit the schema, or it is in a transaction whose end was
+/// cancelled.
 pub(super) fn ends_session(code: &SqlState) -> bool {
     *code == SqlState::READ_ONLY_SQL_TRANSACTION
         || *code == SqlState::IN_FAILED_SQL_TRANSACTION
@@ -85,17 +92,18 @@ pub(super) fn ends_session(code: &SqlState) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// Rolled back; asking again may work.
+    /// Rolled back; a retry may work.
     Transient,
-    /// Rolled back; the same would happen again.
+    /// Rolled back; a retry would fail in the same way.
     Refused,
     /// Rolled back; a page of a table or an index is not what Postgres wrote.
     Damaged,
-    /// Rolled back; a file could not be read or written, perhaps only a part of it.
+    /// Rolled back; a file could not be read or written, possibly only a part of it.
     Unreadable,
-    /// Rolled back; somebody else has a row locked, or has created it and not committed yet.
+    /// Rolled back; a concurrent transaction has locked a row, or has created it and not committed
+    /// yet.
     Contended,
-    /// The server ended the connection, and the commit may have been made before.
+    /// The server ended the connection, possibly after the commit.
     Lost,
 }
 
@@ -119,8 +127,8 @@ impl Meaning {
             Some("08") => Self::Lost,
             // Errors outside of Postgres.
             Some("58") => Self::Unreadable,
-            // Transaction rollback, an object in use, operator intervention, insufficient resources (full disk, too many
-            // connections), an aborted transaction, internal errors.
+            // Transaction rollback, an object in use, operator intervention, insufficient resources
+            // (full disk, too many connections), an aborted transaction, internal errors.
             Some("40" | "55" | "57" | "53" | "25" | "XX") => Self::Transient,
             _ => Self::Refused,
         }

@@ -1,18 +1,19 @@
-//! The place where a page of a listing ended.
+//! The position at which a page of a listing ended.
 
 use crate::store::inspect::Cursor;
 use crate::store::shared::record_id;
 use crate::words::error::StoreError;
 use crate::words::time::Timestamp;
 
-/// Listings are in the order of creation, with the ids for what was created together. They end with what was there
-/// when they began, or they would not end while others add records.
+/// A position in a listing. Listings are in the order of creation, and in the order of ids among
+/// records that were created together. They end with the records that existed when the listing
+/// began; otherwise they would never end while other processes add records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Of the last record that was looked at.
+    /// The creation time of the last record that was looked at.
     pub(super) created_at: Timestamp,
     pub(super) id: Vec<u8>,
-    /// When the listing began.
+    /// The moment at which the listing began.
     pub(super) until: Timestamp,
 }
 

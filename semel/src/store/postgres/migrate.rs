@@ -1,4 +1,4 @@
-//! The schema, step by step.
+//! The migrations of the schema.
 
 use std::fmt::Write;
 
@@ -51,7 +51,7 @@ pub(super) async fn check(client: &Client, schema: &Schema) -> Result<(), StoreE
     STEPS.check(&applied(client, schema).await?, &place(schema))
 }
 
-/// Applies what is missing, and says how many steps that was.
+/// Applies the missing steps, and returns their number.
 pub(super) async fn up(client: &mut Client, schema: &Schema) -> Result<u32, StoreError> {
     let change = begin(client, schema).await?;
     let exists = change
@@ -78,7 +78,8 @@ pub(super) async fn up(client: &mut Client, schema: &Schema) -> Result<u32, Stor
     Ok(steps)
 }
 
-/// Takes back every step above a version, the newest first, and says how many. What they held is gone.
+/// Reverts every step above a version, the newest first, and returns their number. The data of
+/// these steps is lost.
 pub(super) async fn down(client: &mut Client, schema: &Schema, to: u32) -> Result<u32, StoreError> {
     let change = begin(client, schema).await?;
     let applied = applied(&change, schema).await?;
@@ -90,7 +91,7 @@ pub(super) async fn down(client: &mut Client, schema: &Schema, to: u32) -> Resul
         steps += 1;
     }
     if to == 0 && !applied.is_empty() {
-        // The schema goes, too, unless there is something else in it.
+        // The schema is removed, too, unless it contains other objects.
         let remove = format!(
             "drop table {schema}.migrations;
             do $$
@@ -113,13 +114,13 @@ pub(super) async fn status(client: &Client, schema: &Schema) -> Result<Vec<Migra
     Ok(STEPS.status(applied(client, schema).await?))
 }
 
-/// The whole way up as one script for psql, for those who run their own migrations.
+/// The whole way up as one script for psql, for operators who run migrations with their own tools.
 pub(super) fn print(schema: &Schema) -> String {
     let mut script = format!("begin;\n\ncreate schema if not exists {schema};\n\n{}", schema.script(BOOK));
     for step in STEPS.all {
         let checksum = step.checksum_digits();
         let Migration { version, name, needs, .. } = step;
-        // Writing to a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(
             script,
             "\n{}\ninsert into {schema}.migrations (version, name, checksum, needs)\nvalues ({version}, '{name}', '\\x{checksum}', {needs});\n",
@@ -130,7 +131,7 @@ pub(super) fn print(schema: &Schema) -> String {
     script
 }
 
-/// A transaction that no other migration of this schema runs beside.
+/// Begins a transaction that excludes every other migration of this schema.
 async fn begin<'a>(client: &'a mut Client, schema: &Schema) -> Result<Transaction<'a>, StoreError> {
     let change = client.transaction().await.map_err(errors::of_question)?;
     let lock = "select pg_advisory_xact_lock(hashtextextended('semel migrations of ' || $1, 0))";
@@ -145,7 +146,7 @@ async fn run(change: &Transaction<'_>, script: &str) -> Result<(), StoreError> {
         .map_err(|e| StoreError::refused("a migration failed; nothing was changed").with_source(e))
 }
 
-/// What the database says was applied; nothing if its book is not there.
+/// The applied steps according to the database; none if its table of migrations is missing.
 async fn applied(client: &impl GenericClient, schema: &Schema) -> Result<Vec<Applied>, StoreError> {
     let book = client
         .query_one("select to_regclass($1) is not null", &[&format!("{schema}.migrations")])
@@ -171,7 +172,7 @@ async fn applied(client: &impl GenericClient, schema: &Schema) -> Result<Vec<App
     })
 }
 
-/// What messages call the schema.
+/// The name of the schema in messages.
 fn place(schema: &Schema) -> String {
     format!("schema {schema}")
 }

@@ -5,9 +5,10 @@
 //! - `row`, `values`: from rows to records.
 //! - `session`, `side`: the connections of committers, and one for everything else.
 //! - `operator`, `listing`: the verbs of the operator.
-//! - `upkeep/`: removing expired records and finding unsettled ones without reading the whole table.
+//! - `upkeep/`: removing expired records, and finding unsettled ones without reading the whole
+//!   table.
 //! - `migrate`: the schema; `migrations/` has its steps.
-//! - `transaction`: completion in the transaction of the user.
+//! - `transaction/`: completion in the transaction of the user.
 //! - `errors`: the meaning of an error code.
 //! - `sql/`: the statements.
 
@@ -56,10 +57,12 @@ use session::Session;
 use sql::Schema;
 use upkeep::prune::Sweeper;
 
-/// Records in Postgres: durable, fast by group commit, and in the user's own transaction where that is wanted.
+/// A store in Postgres: durable, fast by group commit, and on request within the user's own
+/// transaction.
 ///
-/// Questions of all callers go through a queue to a few connections; what is queued when a connection is free is
-/// one batch, committed together. What is asked of one key is done in the order it was asked.
+/// The operations of all callers go through a queue to a few connections; operations that wait when
+/// a connection is free form one batch, which is committed together. Operations on one key are
+/// applied in the order of the calls.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -74,8 +77,8 @@ use upkeep::prune::Sweeper;
 /// ```
 ///
 /// # What it promises
-/// What is answered survives a crash of every process and of the server. It does not survive the loss of the
-/// disk, nor the promotion of an asynchronous standby. docs/postgres.md says more.
+/// An answered operation survives a crash of every process and of the server. It does not survive
+/// the loss of the disk, nor the promotion of an asynchronous standby. See docs/postgres.md.
 ///
 /// Clones share the queue and the connections.
 #[derive(Clone)]
@@ -91,7 +94,7 @@ struct Shared {
     clock: HeardClock,
 }
 
-/// How long to pause before looking again at a row that somebody has locked.
+/// The pauses before looking again at a row that another transaction has locked.
 const LOCK_PAUSES: [Duration; 3] =
     [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30)];
 
@@ -99,7 +102,7 @@ impl PostgresStore {
     /// Connects to the database of a URL, with the default options; see [`PostgresOptions::new`].
     ///
     /// # Errors
-    /// Unavailable if the server cannot be reached, refused if it lets nobody in, or is too old.
+    /// Unavailable if the server cannot be reached, refused if it rejects the login, or is too old.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         PostgresOptions::new(url)?.connect().await
     }
@@ -116,21 +119,22 @@ impl PostgresStore {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at
-    /// once.
+    /// Brings the schema up to date, and returns the number of applied migrations. Several
+    /// processes may do so at once.
     ///
     /// # Errors
-    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody
-    /// else.
+    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by
+    /// other means.
     pub async fn migrate(&self) -> Result<u32, StoreError> {
         let mut session = Session::open(&self.shared.options).await?;
         migrate::up(&mut session.client, self.schema()).await
     }
 
-    /// Takes the schema back to a version, and says how many migrations that took. At 0, nothing is left of it.
+    /// Reverts the schema to a version, and returns the number of reverted migrations. At 0,
+    /// nothing is left of it.
     ///
     /// # Errors
-    /// Refused if there are migrations that this code does not know.
+    /// Refused if the database has migrations that this code does not know.
     pub async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
         let mut session = Session::open(&self.shared.options).await?;
         migrate::down(&mut session.client, self.schema(), to).await
@@ -145,13 +149,15 @@ impl PostgresStore {
         migrate::status(&session.client, self.schema()).await
     }
 
-    /// The whole schema as a script for psql, for those who run their own migrations.
+    /// The whole schema as a script for psql, for operators who run migrations with their own
+    /// tools.
     pub fn print_migrations(&self) -> String {
         migrate::print(self.schema())
     }
 
-    /// How much room the records take up, and about how many there are, without reading the table. The room includes the
-    /// indexes and the space that pruned records leave to new ones: it does not shrink by pruning.
+    /// The size of the records on disk and their approximate number, without reading the table. The
+    /// size includes the indexes and the space that pruned records leave for new ones: pruning does
+    /// not reduce it.
     ///
     /// # Errors
     /// Unavailable if the server does not answer.
@@ -159,7 +165,7 @@ impl PostgresStore {
         self.shared.operator.size().await
     }
 
-    /// Answers what is queued, takes nothing more, and closes the connections.
+    /// Answers the queued operations, accepts no more, and closes the connections.
     pub async fn close(&self) {
         self.shared.batcher.close().await;
     }
@@ -168,8 +174,8 @@ impl PostgresStore {
         &self.shared.options.schema
     }
 
-    /// Asks about one key. If the row is locked, it looks again a few times: other
-    /// processes lock rows for a moment, users for as long as they like.
+    /// Sends one operation. If the row is locked, it is sent again a few times: other processes
+    /// lock rows for a moment, users for as long as they like.
     async fn ask<I: Item>(&self, item: &I) -> Result<Answer, StoreError> {
         let mut pauses = LOCK_PAUSES.iter();
         loop {
@@ -182,17 +188,17 @@ impl PostgresStore {
         }
     }
 
-    /// Asks about each item, and returns the answers in their order.
+    /// Sends each item, and returns the answers in their order.
     async fn ask_all<I: Item>(&self, items: &[I]) -> Result<Answers<I::Answer>, StoreError> {
         let mut latest = None;
         let mut answer = |result| {
             let Answer { now, what, .. } = result?;
             latest = latest.max(Some(now));
-            I::answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another question"))
+            I::answer(what).ok_or_else(|| StoreError::unknown("Postgres answered another operation"))
         };
         let answers = match items {
             [item] => vec![answer(self.ask(item).await)],
-            // Boxed, as mostly there is one.
+            // The future is boxed, because there is usually only one item.
             _ => {
                 let asked = Box::pin(join_all(items.iter().map(|item| self.ask(item))));
                 asked.await.into_iter().map(answer).collect()

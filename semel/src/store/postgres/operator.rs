@@ -1,4 +1,4 @@
-//! What operators look at.
+//! The verbs of the operator, and the secret beside the records.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::words::record::Phase;
 use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
 
-/// How often the secret is looked for: another process may write one in between.
+/// The number of times that the secret is looked for: another process may write one in between.
 const SECRET_TRIES: u32 = 4;
 
 pub(super) struct Operator {
@@ -44,7 +44,7 @@ impl Operator {
             let told = session.client.query_one("select clock_timestamp()", &[]).await;
             told.map_err(errors::of_question)
         };
-        // A claim waits for this, so it must not take forever.
+        // A claim waits for this, so it has a time limit.
         self.side.in_time(&session, told).await.and_then(|row| row::clock(&row))
     }
 
@@ -110,7 +110,7 @@ impl Operator {
             let parts = pages::parts(&self.side, &session).await?;
             if pages::are_few(&parts) {
                 match self.count_all(&session).await {
-                    // The other way reads no page that only has settled records.
+                    // The alternative reads no page that has only settled records.
                     Err(error) if error.code().is_some_and(errors::is_about_a_row) => {
                         tracing::warn!(%error, "records on damaged pages are not counted, but estimated");
                         watermark::read_by_index(&session).await.map_err(errors::of_question)?;
@@ -140,8 +140,8 @@ impl Operator {
         Ok(Stats { running, held, lost, done, released, estimated: true })
     }
 
-    /// How many records are in a state, as the planner estimates it: from the size of the table and what the last `analyze`
-    /// has found.
+    /// The number of records in a state, as the planner estimates it: from the size of the table
+    /// and the result of the last `analyze`.
     async fn estimate(&self, session: &Session, state: &str) -> Result<u64, StoreError> {
         let question = format!("explain (format json) select from semel.records where state = '{state}'");
         let question = self.side.statement(&question);
@@ -167,7 +167,7 @@ impl Operator {
         let keep = self.side.statement(include_str!("sql/keep_secret.sql"));
         let kept = async {
             for _ in 0..SECRET_TRIES {
-                // Mostly it is there, and is only read.
+                // The secret usually exists, and is only read.
                 let rows = session.client.query(&read, &[]).await.map_err(errors::of_question)?;
                 let found = rows.first().map(|row| row.get::<_, Vec<u8>>(0));
                 if let Some(kept) = found.filter(|kept| expected != Some(kept)) {
@@ -185,19 +185,19 @@ impl Operator {
     }
 }
 
-/// How many entries of the unsettled records are looked at for a page: somewhat more than have room, as some are
-/// settled, or do not match.
+/// The number of entries of the unsettled records that are read for a page: somewhat more than fit,
+/// because some are settled, or do not match.
 fn entries(limit: u32) -> i64 {
     i64::from(limit).saturating_mul(4).clamp(200, 1_000)
 }
 
-/// The page in the rows of `scan.sql`, of a listing that began at a moment, or begins now.
+/// The page in the rows of `scan.sql`, of a listing that began at this moment, or begins now.
 fn page(rows: &[Row], limit: usize, until: Option<Timestamp>) -> Result<Page, StoreError> {
-    let first = rows.first().ok_or_else(|| StoreError::unavailable("Postgres did not tell its time"))?;
+    let first = rows.first().ok_or_else(|| StoreError::unavailable("Postgres did not report its time"))?;
     let now = row::clock(first)?;
     let found = rows.iter().filter(|row| row::id(row).is_some());
     let shown: Vec<_> = found.clone().take(limit).collect();
-    // Where the page ends: at its last record if there are more of them, else where the search has stopped.
+    // A page ends at its last record if more records match, otherwise where the search has stopped.
     let end = match shown.last() {
         Some(last) if found.count() > shown.len() => Some((*last, Column::CreatedAt, Column::Id)),
         None if limit == 0 => None,

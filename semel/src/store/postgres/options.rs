@@ -1,4 +1,4 @@
-//! How to reach a database, and what to use there.
+//! The options of a store on Postgres.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::store::shared::limits;
 use crate::store::shared::tls::{self, Trust};
 use crate::words::error::StoreError;
 
-/// How to reach a database, and what to use there.
+/// The options of a store on Postgres: the address of the database, the schema and the limits.
 ///
 /// ```
 /// use semel::store::PostgresOptions;
@@ -34,36 +34,38 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// For how long an answer is waited for before the connection is given up, unless set.
+    /// The time after which a connection without an answer is given up, unless set.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-    /// How many connections commit batches, unless set. Two is what was measured best: one batch is prepared
-    /// while the other waits for the disk.
+    /// The number of connections that commit batches, unless set. Two is the best value in
+    /// measurements: one batch is prepared while the other waits for the disk.
     pub const DEFAULT_CONNECTIONS: usize = 2;
-    /// The most connections that commit batches. More make the batches smaller, not the store faster.
+    /// The largest number of connections that commit batches. More connections make the batches
+    /// smaller, not the store faster.
     pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
 
-    /// Options from a URL, or from `key=value` pairs, as libpq takes them.
+    /// Options from a URL, or from `key=value` pairs, in the form of libpq.
     ///
-    /// `sslmode` is honoured as libpq does: `disable`, `prefer` (the default), `require`, `verify-ca`,
-    /// `verify-full`, the last two with the authorities in the file `sslrootcert`, or the system's. With a Unix
-    /// socket there is no TLS. Several hosts are tried in turn; with `target_session_attrs=read-write` until one
-    /// takes writes.
+    /// `sslmode` has the meaning that libpq gives it: `disable`, `prefer` (the default), `require`,
+    /// `verify-ca`, `verify-full`, the last two with the authorities in the file `sslrootcert`, or
+    /// those of the system. A Unix socket has no TLS. Several hosts are tried in turn; with
+    /// `target_session_attrs=read-write` until one accepts writes.
     ///
     /// # Errors
-    /// Refused if the text is not understood, or a certificate cannot be read. The message holds no password.
+    /// Refused if the text cannot be parsed, or a certificate cannot be read. The message contains
+    /// no password.
     pub fn new(url: &str) -> Result<Self, StoreError> {
         let (text, mode, roots) = without_ssl(url);
         let mut config: Config = match text.parse() {
             Ok(config) => config,
             Err(error) => {
-                return Err(StoreError::refused("the Postgres URL is not understood").with_source(error));
+                return Err(StoreError::refused("the Postgres URL cannot be parsed").with_source(error));
             }
         };
         let (mode, trust) = match mode.as_deref() {
-            None | Some("prefer") => (SslMode::Prefer, Trust::Anybody),
-            Some("disable") => (SslMode::Disable, Trust::Anybody),
+            None | Some("prefer") => (SslMode::Prefer, Trust::AnyServer),
+            Some("disable") => (SslMode::Disable, Trust::AnyServer),
             Some("require") if roots.is_some() => (SslMode::Require, Trust::Authority),
-            Some("require") => (SslMode::Require, Trust::Anybody),
+            Some("require") => (SslMode::Require, Trust::AnyServer),
             Some("verify-ca") => (SslMode::Require, Trust::Authority),
             Some("verify-full") => (SslMode::Require, Trust::Host),
             Some(other) => {
@@ -81,7 +83,8 @@ impl PostgresOptions {
             config.connect_timeout(Duration::from_secs(5));
         }
         if config.get_tcp_user_timeout().is_none() {
-            // A server that vanished without a word is noticed, by connections that wait for long answers, too.
+            // The timeout detects a server that vanished without closing the connection, also for
+            // connections that wait for long answers.
             config.tcp_user_timeout(Duration::from_secs(30));
             config.keepalives_idle(Duration::from_secs(30));
         }
@@ -97,44 +100,46 @@ impl PostgresOptions {
     /// The schema that holds the records; `semel` unless set.
     ///
     /// # Errors
-    /// Refused if Postgres would not take the name, or it has an apostrophe, a backslash, `$$` or control
-    /// characters.
+    /// Refused if Postgres would not accept the name, or it has an apostrophe, a backslash, `$$` or
+    /// control characters.
     pub fn with_schema(self, name: &str) -> Result<Self, StoreError> {
         Ok(Self { schema: Schema::new(name)?, ..self })
     }
 
-    /// How many connections commit batches.
+    /// Sets the number of connections that commit batches.
     ///
     /// # Errors
-    /// Refused if there are none, or more than [`Self::MAX_CONNECTIONS`].
+    /// Refused if it is zero, or more than [`Self::MAX_CONNECTIONS`].
     pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
         Ok(Self { connections: limits::connections(connections)?, ..self })
     }
 
-    /// For how long an answer is waited for. Then the connection is given up, and the batch is sent again over
-    /// another.
+    /// Sets the time after which a connection without an answer is given up; its batch is then sent
+    /// again over another.
     ///
     /// # Errors
-    /// Refused if it is not within 100 ms and 10 minutes.
+    /// Refused if it is not between 100 ms and 10 minutes.
     pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
         Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(100))?, ..self })
     }
 
-    /// The whole schema as a script for psql, for those who run their own migrations. It needs no connection.
+    /// The whole schema as a script for psql, for operators who run migrations with their own
+    /// tools. It needs no connection.
     pub fn print_migrations(&self) -> String {
         migrate::print(&self.schema)
     }
 
-    /// Connects; the schema may be missing yet, see [`PostgresStore::migrate`].
+    /// Connects; the schema may still be missing, see [`PostgresStore::migrate`].
     ///
     /// # Errors
-    /// Unavailable if the server cannot be reached, refused if it lets nobody in, or is too old.
+    /// Unavailable if the server cannot be reached, refused if it rejects the login, or is too old.
     pub async fn connect(self) -> Result<PostgresStore, StoreError> {
         PostgresStore::with_options(self).await
     }
 }
 
-/// The text without `sslmode` and `sslrootcert`, of which the driver knows only a part, and the two.
+/// The text without `sslmode` and `sslrootcert`, of which the driver knows only a part, and the
+/// values of both.
 fn without_ssl(url: &str) -> (String, Option<String>, Option<PathBuf>) {
     let (mut mode, mut roots) = (None, None);
     let mut keep = |pair: &&str| match pair.split_once('=') {

@@ -1,4 +1,4 @@
-//! A row as a record.
+//! The conversion of a row to a record.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ use crate::words::record::{Note, Owner, Record, RecordState};
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// The columns in which statements show records, in their order. Found by place: looking up two dozen names in
-/// each of hundred thousands of rows a second is work that shows.
+/// The columns of a record in the result of every statement, in their order. They are found by
+/// position: looking up two dozen names in each of hundred thousands of rows a second would cost
+/// noticeable time.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Column {
     Now,
@@ -55,30 +56,31 @@ pub(super) enum Column {
     ReachedId,
 }
 
-/// The store's clock, which every statement shows first.
+/// The store's clock, which is the first column of every statement.
 pub(super) fn clock(row: &Row) -> Result<Timestamp, StoreError> {
     get(row, Column::Now).map(|Moment(now)| now)
 }
 
-/// The id, in the rows that show a record.
+/// The id, in rows that contain a record.
 pub(super) fn id(row: &Row) -> Option<&[u8]> {
     get(row, Column::Id).ok().flatten()
 }
 
-/// How many bytes of an outcome `read.sql` has left out, if it has. They are in the column behind the body.
+/// The size of an outcome that `read.sql` has left out, if it has. It is in the column behind the
+/// body.
 pub(super) fn left_out(row: &Row) -> Option<usize> {
     let bytes: Option<i32> = row.try_get(Column::Body as usize + 1).ok().flatten();
     bytes.map(|bytes| bytes.unsigned_abs() as usize)
 }
 
-/// How many bytes of an outcome are in a row of `read.sql`.
+/// The size of the outcome in a row of `read.sql`.
 pub(super) fn outcome_bytes(row: &Row) -> usize {
     let bytes = |column| row.try_get(column as usize).ok().flatten().map_or(0, <[u8]>::len);
     bytes(Column::Headers) + bytes(Column::Body)
 }
 
-/// A value of a row. Its absence, or another type, means that the schema is not the one that this code was
-/// written for.
+/// A value of a row. A missing value, or one of another type, means that the schema is not the one
+/// that this code was written for.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: Column) -> Result<T, StoreError> {
     row.try_get(column as usize)
         .map_err(|e| StoreError::corrupt(format!("column {column:?} is not as expected")).with_source(e))
@@ -88,7 +90,7 @@ fn corrupt(what: &str, why: impl std::error::Error + Send + Sync + 'static) -> S
     StoreError::corrupt(format!("the stored {what} breaks a rule")).with_source(why)
 }
 
-/// The key of a row that was found by something else.
+/// The key of a row that was not found by its key.
 pub(super) fn key(row: &Row) -> Result<Key, StoreError> {
     let (principal, value) = (get(row, Column::Principal)?, get(row, Column::Key)?);
     Scope::new(get(row, Column::Realm)?)
@@ -97,8 +99,8 @@ pub(super) fn key(row: &Row) -> Result<Key, StoreError> {
         .map_err(|e| corrupt("key", e))
 }
 
-/// The record in a row, of a key that is known to whoever asked. A repeat brings along the intent that it most
-/// likely has, and perhaps the owner.
+/// The record in a row, for a caller that knows the key. A repeat also passes the intent that the
+/// record most likely has, and possibly the owner, to share their memory.
 pub(super) fn record(row: &Row, key: Key, likely: Option<&Ask>) -> Result<Record, StoreError> {
     let moment = |column| get(row, column).map(|Moment(at)| at);
     let note: Option<&str> = get(row, Column::Note)?;

@@ -1,4 +1,4 @@
-//! A connection that is ready for work.
+//! The connections to Postgres.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -19,59 +19,65 @@ use super::values::Moment;
 use crate::runtime::waking::Attention;
 use crate::words::error::StoreError;
 
-/// The oldest server whose scans by row address (prune) and compression settings the statements can use.
+/// The oldest supported server: the statements use its scans by row address (prune) and its
+/// compression settings.
 const MIN_SERVER_VERSION: i32 = 140_000;
 
-/// A connection whose messages move by themselves, on a task of their own.
+/// A connection whose messages are moved by a task of its own.
 pub(super) struct Session {
     pub(super) client: Client,
-    /// Tells that task of the end: it hangs up, also on a server that does not answer.
+    /// The signal that ends the task: it hangs up, even if the server does not answer.
     _in_use: oneshot::Sender<()>,
 }
 
-/// For how long a server may take its leave of a connection that is not used any more.
+/// The time in which a server may finish closing an unused connection.
 const LEAVE: Duration = Duration::from_secs(1);
 
-/// A connection whose messages move while somebody waits for an answer: one task less to wake for each.
+/// A connection whose messages are moved by the task that waits for an answer: each answer wakes
+/// one task less.
 pub(super) struct Line {
     pub(super) client: Client,
     pub(super) wire: Wire,
     pub(super) peer: Peer,
-    /// Set anew for each batch. A new one each time would wake the runtime's timer each time.
+    /// The timer of a batch, reset for each. A new timer for each batch would wake the runtime's
+    /// timer every time.
     pub(super) alarm: Pin<Box<Sleep>>,
 }
 
-/// What moves the messages of a connection, and takes note of warnings.
+/// The driver of a connection, which moves its messages and records warnings.
 pub(super) struct Wire {
-    /// Gone when it is over: whoever still waits for an answer hears of the end by that, and only by that.
+    /// `None` once the connection is over: a caller that still waits for an answer learns of the
+    /// end by that, and only by that.
     connection: Option<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>,
     warned: bool,
     attention: Attention,
 }
 
-/// The process at the other end of a connection. Process numbers come back; together with the start they do not.
+/// The server process at the other end of a connection. Process numbers are reused; a number
+/// together with the start time is not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer {
     process: i32,
     started: Moment,
-    /// The database system it belongs to, if it may be known: a number that a server shares with its standbys only.
+    /// The identifier of the database system, if the role may read it: a number that a server
+    /// shares with its standbys only.
     system: Option<i64>,
 }
 
-/// What became of the process at the other end of a lost connection.
+/// The state of the server process of a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// It is gone: nothing it was sent can be applied any more.
+    /// The process is gone: nothing that it was sent can be applied any more.
     Settled,
-    /// The new connection leads to another database system, from which nothing can be told.
+    /// The new connection leads to another database system, which cannot tell.
     Elsewhere,
 }
 
-/// Settings of the connections that commit batches.
+/// The settings of the connections that commit batches.
 ///
-/// The statements look up a handful of ids in an index of any size. A plan made once for an empty table must
-/// serve ten million rows, so the other ways are closed. What is left of a cut connection must not hold its
-/// locks for long.
+/// The statements look up a handful of ids in an index of any size. A plan that was made for an
+/// empty table must also suit ten million rows, so all other plans are disabled. The remains of a
+/// cut connection must not hold their locks for long.
 const COMMITTER_SETTINGS: &str = "
     set search_path = pg_catalog;
     set default_transaction_isolation = 'read committed';
@@ -86,7 +92,7 @@ const COMMITTER_SETTINGS: &str = "
     set statement_timeout = '30s';
     set idle_in_transaction_session_timeout = '10s'";
 
-/// Settings of the connections for everything else: plans are made for what is asked.
+/// The settings of all other connections: each statement is planned for its parameters.
 const OPERATOR_SETTINGS: &str = "
     set search_path = pg_catalog;
     set default_transaction_isolation = 'read committed';
@@ -114,7 +120,7 @@ impl Session {
 }
 
 impl Line {
-    /// A connection for batches: the schema is there and fits.
+    /// A connection for batches, after checking that the schema exists and fits.
     pub(super) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let (client, mut wire) = connect(options).await?;
         let ready = async {
@@ -126,7 +132,8 @@ impl Line {
         Ok(Self { client, wire, peer, alarm: Box::pin(sleep(options.timeout)) })
     }
 
-    /// Whether the other end is still there, as far as can be told without asking it.
+    /// Returns `true` if the other end is still there, as far as that is known without a round
+    /// trip.
     pub(super) async fn is_open(&mut self) -> bool {
         let wire = &mut self.wire;
         let attention = wire.attention.clone();
@@ -137,11 +144,11 @@ impl Line {
         attention.poll(look).await
     }
 
-    /// Waits until the process at the other end of an earlier connection is gone, and ends it if need be. After
-    /// that, nothing it was sent can be applied any more.
+    /// Waits until the server process of an earlier connection is gone, and terminates it if
+    /// necessary. After that, nothing that it was sent can be applied any more.
     ///
-    /// Only the same server can tell. A standby knows no process of its primary; it may be promoted, or the next connection
-    /// lead to the primary again.
+    /// Only the same server can tell. A standby does not know the processes of its primary; it may
+    /// be promoted, or the next connection may lead to the primary again.
     pub(super) async fn lay_to_rest(&mut self, peer: Peer, patience: Duration) -> Result<Rest, StoreError> {
         if let (Some(lost), Some(found)) = (peer.system, self.peer.system)
             && lost != found
@@ -152,7 +159,7 @@ impl Line {
         let recovers = self.wire.carry(recovers).await.map_err(errors::of_question)?;
         if recovers.get(0) {
             return Err(StoreError::unavailable(
-                "Postgres is a standby, which cannot tell what became of a lost connection to its primary",
+                "Postgres is a standby, which does not know the fate of a lost connection to its primary",
             ));
         }
         let question = "
@@ -180,13 +187,13 @@ impl Line {
 }
 
 impl Wire {
-    /// Moves messages for as long as this takes.
+    /// Moves messages until this future completes.
     pub(super) async fn carry<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let attention = self.attention.clone();
         let look = |context: &mut Context<'_>| {
-            // First the questions go into the queue, then out; and if answers came in, they are looked at right
-            // away.
+            // The future first queues its messages, then they are sent; answers that came in are
+            // handled right away.
             if let Poll::Ready(answer) = work.as_mut().poll(context) {
                 return Poll::Ready(answer);
             }
@@ -196,7 +203,7 @@ impl Wire {
         attention.poll(look).await
     }
 
-    /// Moves messages for as long as this takes, but not beyond the alarm.
+    /// Moves messages until this future completes, but not beyond the alarm.
     pub(super) async fn carry_until<T>(
         &mut self,
         alarm: &mut Pin<Box<Sleep>>,
@@ -242,7 +249,8 @@ impl Wire {
         }
     }
 
-    /// Whether the server has warned since this was last asked that it did not wait for a standby.
+    /// Returns `true` if the server has warned, since the last call, that it did not wait for a
+    /// standby.
     pub(super) fn take_warning(&mut self) -> bool {
         std::mem::take(&mut self.warned)
     }
@@ -257,7 +265,7 @@ async fn connect(options: &PostgresOptions) -> Result<(Client, Wire), StoreError
     Ok((client, Wire { connection: Some(connection), warned: false, attention: Attention::default() }))
 }
 
-/// Makes a new connection fit for use, and says who is at the other end.
+/// Prepares a new connection for use, and returns the identity of its server process.
 async fn prepare(client: &Client, settings: &str) -> Result<Peer, StoreError> {
     let question = "
         select pid, backend_start, current_setting('server_version_num')::integer, current_setting('synchronous_commit')
@@ -273,14 +281,14 @@ async fn prepare(client: &Client, settings: &str) -> Result<Peer, StoreError> {
     }
     client.batch_execute(settings).await.map_err(errors::of_question)?;
     if row.get::<_, &str>(3) == "off" {
-        // An outcome that was answered must not be lost in a crash, whatever the rest of the database is content
-        // with.
+        // An acknowledged outcome must not be lost in a crash, whatever durability the rest of the
+        // database has chosen.
         client.batch_execute("set synchronous_commit = on").await.map_err(errors::of_question)?;
     }
     Ok(Peer { process: row.get(0), started: row.get(1), system: system(client).await? })
 }
 
-/// The number of the database system, unless the role may not know it.
+/// The number of the database system, unless the role may not read it.
 async fn system(client: &Client) -> Result<Option<i64>, StoreError> {
     let told = client.query_one("select system_identifier from pg_control_system()", &[]).await;
     match told {
@@ -290,19 +298,20 @@ async fn system(client: &Client) -> Result<Option<i64>, StoreError> {
     }
 }
 
-/// A commit whose wait for a standby was cut short is answered as a success, after this warning.
+/// A commit whose wait for a standby was cut short is reported as a success, after this warning.
 fn is_about_standby(notice: &DbError) -> bool {
     let codes = [SqlState::WARNING, SqlState::ADMIN_SHUTDOWN];
     notice.parsed_severity() == Some(Severity::Warning) && codes.contains(notice.code())
 }
 
-/// Why there is no connection: refused for good if the server said so, else unavailable.
+/// The reason why there is no connection: refused for good if the server said so, otherwise
+/// unavailable.
 fn unreachable(error: &tokio_postgres::Error) -> StoreError {
     let class = error.code().and_then(|code| code.code().get(..2)).unwrap_or_default();
     let said = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
-    // Wrong password, no such database.
+    // The password is wrong, or there is no such database.
     match class {
-        "28" | "3D" => StoreError::refused(format!("Postgres lets nobody in: {said}")),
+        "28" | "3D" => StoreError::refused(format!("Postgres refused the connection: {said}")),
         _ => StoreError::unavailable(format!("Postgres cannot be reached: {said}")),
     }
 }

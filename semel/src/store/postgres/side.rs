@@ -1,4 +1,4 @@
-//! A connection beside those that commit batches, made when it is first needed.
+//! The connection for everything except batches, made when it is first needed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ pub(super) struct Side {
     session: Mutex<Option<Arc<Session>>>,
 }
 
-/// How many times as long as an ordinary answer a long one may take: a page of a listing, a count, a sweep over some pages.
+/// The factor by which a long answer may take longer than an ordinary one: a page of a listing, a
+/// count, a sweep over some pages.
 const LONG: u32 = 30;
 
 impl Side {
@@ -24,7 +25,7 @@ impl Side {
         Self { options, session: Mutex::new(None) }
     }
 
-    /// The connection, or a new one if it is gone.
+    /// The connection, or a new one if it was lost.
     pub(super) async fn session(&self) -> Result<Arc<Session>, StoreError> {
         let mut kept = self.session.lock().await;
         if let Some(session) = kept.as_ref().filter(|session| !session.client.is_closed()) {
@@ -35,8 +36,8 @@ impl Side {
         Ok(session)
     }
 
-    /// The answer to a question over this connection. If it does not come in time, the connection is given up, so that the
-    /// next question does not wait for the same server process.
+    /// The answer to a question over this connection. If it does not come in time, the connection
+    /// is given up, so that the next question does not wait for the same server process.
     pub(super) async fn in_time<T>(
         &self,
         session: &Arc<Session>,
@@ -46,7 +47,7 @@ impl Side {
         self.up_to(self.options.timeout, answer, is_over).await
     }
 
-    /// The same for work over whichever connection there is, which may take long.
+    /// The result of work that may take long, over the present connection.
     pub(super) async fn in_long_time<T>(
         &self,
         answer: impl Future<Output = Result<T, StoreError>>,
@@ -67,8 +68,9 @@ impl Side {
         Err(StoreError::unavailable(format!("Postgres did not answer within {limit:?}")))
     }
 
-    /// The connection, if the schema is there and fits. Asked each time: a newer semel may have migrated it
-    /// since, and whoever lists, counts or prunes does so seldom enough.
+    /// The connection, after checking that the schema exists and fits. It is checked each time: a
+    /// newer semel may have migrated the schema since, and listings, counts and prunes are rare
+    /// enough.
     pub(super) async fn checked(&self) -> Result<Arc<Session>, StoreError> {
         let session = self.session().await?;
         self.in_time(&session, migrate::check(&session.client, &self.options.schema)).await?;

@@ -1,4 +1,4 @@
-//! Moments and durations as Postgres sends them.
+//! Moments and durations in the binary format of Postgres.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::words::time::Timestamp;
 /// Postgres counts from the beginning of the year 2000.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// A `timestamptz`. What is too far away for Postgres is its `infinity`.
+/// A `timestamptz`. A moment that is too far away for Postgres becomes `infinity`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment(pub(super) Timestamp);
 

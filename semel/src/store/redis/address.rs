@@ -1,4 +1,4 @@
-//! Where servers are, from a URL.
+//! The addresses of servers, from a URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -46,18 +46,18 @@ impl Address {
     }
 }
 
-/// Who answers, and how to find out where.
+/// The servers to connect to, and the way to find them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// This one; or the cluster that it is part of.
+    /// This server; or the cluster that it is part of.
     Server(Address),
-    /// The cluster of which these are some servers.
+    /// The cluster to which these servers belong.
     Cluster(Vec<Address>),
-    /// The master of a service, as one of these sentinels knows it.
+    /// The master of a service, according to one of these sentinels.
     Sentinels { sentinels: Vec<Address>, service: String },
 }
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Url {
     pub(super) place: Place,
@@ -68,15 +68,15 @@ pub(super) struct Url {
 }
 
 impl Url {
-    /// Understands a URL; `RedisOptions::new` says which there are.
+    /// Parses a URL in one of the forms listed at `RedisOptions::new`.
     ///
     /// # Errors
-    /// Refused, with the part that is wrong, unless that could be part of a password.
+    /// Refused, naming the wrong part, unless that could be part of a password.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let may_show = !url.contains('@') && !url.contains("pass");
         Self::read(url).map_err(|wrong| {
             let part = if may_show { format!("{:?}", wrong.part) } else { "a part of it".to_owned() };
-            StoreError::refused(format!("the Redis URL is not understood: {part} {}", wrong.why))
+            StoreError::refused(format!("the Redis URL cannot be parsed: {part} {}", wrong.why))
         })
     }
 
@@ -140,7 +140,7 @@ impl Url {
     }
 }
 
-/// What follows the question mark.
+/// The parameters behind the question mark.
 #[derive(Default)]
 struct Parameters {
     database: Option<i64>,
@@ -151,11 +151,11 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Whom to trust. Who names authorities wants one of them, as it is with Postgres.
+    /// The required trust. A URL that names authorities requires one of them, as with Postgres.
     fn trust(&self) -> Trust {
         match self.trust {
             None => Trust::Host,
-            Some(Trust::Anybody) if self.roots.is_some() => Trust::Authority,
+            Some(Trust::AnyServer) if self.roots.is_some() => Trust::Authority,
             Some(trust) => trust,
         }
     }
@@ -171,7 +171,7 @@ impl Parameters {
                 "sslrootcert" => parameters.roots = Some(decoded(value)?.into()),
                 "sslmode" => {
                     parameters.trust = Some(match value {
-                        "require" => Trust::Anybody,
+                        "require" => Trust::AnyServer,
                         "verify-ca" => Trust::Authority,
                         "verify-full" => Trust::Host,
                         _ => return Err(Wrong::new(value, "is no sslmode: require, verify-ca, verify-full")),
@@ -195,7 +195,7 @@ fn decoded(text: &str) -> Result<String, Wrong> {
     decoded.map(Into::into).map_err(|_| Wrong::new(text, "is not text"))
 }
 
-/// Which part of a URL is wrong, and why.
+/// The part of a URL that is wrong, and the reason.
 struct Wrong {
     part: String,
     why: &'static str,
@@ -242,13 +242,13 @@ mod tests {
         let service = "main".to_owned();
         let of = vec![tcp("a", 26_379), tcp("b", 1)];
         assert_eq!(sentinels.place, Place::Sentinels { sentinels: of, service });
-        assert_eq!((sentinels.database, sentinels.tls), (4, Some((Trust::Anybody, None))));
+        assert_eq!((sentinels.database, sentinels.tls), (4, Some((Trust::AnyServer, None))));
     }
 
     #[test]
     fn what_is_wrong_is_named_and_nothing_is_given_away() {
         let why = |url: &str| Url::parse(url).unwrap_err().to_string();
-        let understood = "store refused: the Redis URL is not understood: ";
+        let understood = "store refused: the Redis URL cannot be parsed: ";
         for (url, said) in [
             ("h", "\"h\" has no scheme"),
             ("http://h", "\"http\" is not a scheme that is known"),

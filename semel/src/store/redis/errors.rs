@@ -1,20 +1,21 @@
-//! What an error of Redis means.
+//! The meaning of an error of Redis.
 
 use redis::{RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
 use crate::words::error::StoreError;
 
-/// Where a question has to be asked instead.
+/// A redirection: the server that has to be asked instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Elsewhere {
-    /// At this server, from now on.
+    /// The server at this address, from now on.
     Moved(Address),
-    /// At this server, this time.
+    /// The server at this address, this time only.
     Ask(Address),
 }
 
-/// What a server's refusal of one question means. It was not applied: scripts write last, and once.
+/// The meaning of a server's refusal of one command. It was not applied: scripts write last, and
+/// once.
 pub(super) fn of_server(error: &ServerError, asked: &Address) -> Result<Elsewhere, StoreError> {
     let text = || format!("Redis at {asked} said: {} {}", error.code(), error.details().unwrap_or_default());
     let elsewhere = |of: fn(Address) -> Elsewhere| {
@@ -38,13 +39,13 @@ pub(super) fn of_server(error: &ServerError, asked: &Address) -> Result<Elsewher
         Some(_) => Err(StoreError::refused(text())),
         None => Err(match error.code() {
             "OOM" | "MISCONF" | "BUSY" | "NOREPLICAS" | "UNBLOCKED" => StoreError::unavailable(text()),
-            "WRONGTYPE" => StoreError::corrupt("something that is no record has its name"),
+            "WRONGTYPE" => StoreError::corrupt("the name of the record holds something that is not a record"),
             _ => StoreError::refused(text()),
         }),
     }
 }
 
-/// `host:port`; without a host, that of the server that said so.
+/// The address in `host:port`; without a host, the host of the server that redirects.
 fn redirected(target: &str, asked: &Address) -> Option<Address> {
     match (target.strip_prefix(':'), asked) {
         (Some(port), Address::Tcp(host, _)) => Some(Address::Tcp(host.clone(), port.parse().ok()?)),
@@ -55,7 +56,7 @@ fn redirected(target: &str, asked: &Address) -> Option<Address> {
     }
 }
 
-/// What a failure to connect or to greet means: nothing was asked.
+/// The meaning of a failure to connect or to log in: no command was sent.
 pub(super) fn of_connection(error: RedisError, address: &Address) -> StoreError {
     let refused = error.kind() == redis::ErrorKind::AuthenticationFailed
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));

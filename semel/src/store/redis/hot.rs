@@ -1,7 +1,7 @@
-//! Redis as a hot store: it remembers what is done, in names of their own.
+//! Redis as a hot store: it remembers outcomes, under names of their own.
 //!
-//! What is remembered begins with a format, the fence and a letter, which `lua/plant.lua` compares; then the end of its
-//! retention in the durable store, the intent and the outcome.
+//! An entry begins with a format, the fence and a letter, which `lua/plant.lua` compares; then
+//! follow the end of its retention in the durable store, the intent and the outcome.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const DONE: u8 = b'A';
 const FORGOTTEN: u8 = b'Z';
 
 impl RedisStore {
-    /// A name that no record of the store itself can have.
+    /// The name of an entry, which no record of the store itself can have.
     fn hot_name(&self, key: &Key) -> Name {
         Name::new(&format!("{}+hot", self.shared.options.prefix), key)
     }
@@ -44,7 +44,7 @@ impl RedisStore {
         let name = self.hot_name(key);
         let command = |shift: Shift| {
             let mut command = scripts::PLANT.on(name.as_bytes());
-            // Rounded down: an entry is never kept for longer than it is valid.
+            // The time is rounded down: an entry is never kept for longer than it is valid.
             let kept = (kept.as_millis() as u64).max(1);
             command.arg(shift.to_server(not_after).as_micros()).arg(kept).arg(what);
             command
@@ -69,7 +69,8 @@ impl Hot for RedisStore {
         };
         let answered = self.shared.nodes.ask(Lane::Claim, &name, Command::new(get)).await?;
         let found: Option<Vec<u8>> = answered.said.parse()?;
-        // Somebody else's form, or damage: the durable store knows better.
+        // An entry in an unknown form, or a damaged one, counts as absent: the durable store has
+        // the answer.
         Ok(found.and_then(|found| decoded(&found).ok().flatten()))
     }
 
@@ -84,7 +85,8 @@ impl Hot for RedisStore {
         self.put(key, &encoded(remembered), kept, not_after).await
     }
 
-    /// A trace does no harm however late it arrives: it hides only what is older than the forgetting.
+    /// A mark of a forgotten key does no harm however late it arrives: it hides only what is older
+    /// than the forgetting.
     async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError> {
         self.put(key, &head(fence, FORGOTTEN), kept, Timestamp::from_micros(u64::MAX)).await
     }

@@ -1,12 +1,13 @@
 //! The store on Redis: a single server, sentinel, or a cluster.
 //!
 //! - `options`, `address`: the URL and the limits of a store.
-//! - `nodes`: the server that holds a key, each with a committer and a clock of its own.
+//! - `nodes`: the servers, each with a queue and a clock of its own, and the choice of the one that
+//!   holds a key.
 //! - `batching/`: batches as pipelines of scripts over one connection; `lua/` has the scripts.
 //! - `stored`, `name`: a record and its key as Redis holds them.
 //! - `scan`: listing and counting.
 //! - `hot`: Redis as the hot store of a tier.
-//! - `size`: how much a server keeps.
+//! - `size`: the memory in use and the number of keys.
 //! - `errors`: the meaning of a reply that is an error.
 
 mod options;
@@ -49,7 +50,8 @@ use batching::session::Server;
 use name::Name;
 use nodes::{Answer, Command, Nodes};
 
-/// Records in Redis: one Redis key for each, written by scripts that hold no rule, by the clock of Redis.
+/// A store in Redis: one Redis key for each record, written by scripts that hold no rule, by the
+/// clock of Redis.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -62,12 +64,14 @@ use nodes::{Answer, Command, Nodes};
 /// ```
 ///
 /// # What it promises
-/// As much as Redis remembers. A **failover** forgets what the promoted replica had not got yet: keys that were granted
-/// are granted again, and recorded outcomes are lost. So do a flush, an eviction, and a restart without persistence. Where
-/// a double run costs money, put Redis before Postgres: [`Tiered`](crate::Tiered). docs/redis.md says more.
+/// The promises hold as far as Redis keeps its data. A **failover** loses the writes that the
+/// promoted replica had not received yet: keys that were granted are granted again, and recorded
+/// outcomes are lost. A flush, an eviction, and a restart without persistence lose data as well.
+/// Where a double run costs money, put Redis in front of Postgres: [`Tiered`](crate::Tiered). See
+/// docs/redis.md.
 ///
-/// Questions of all callers go through a queue to a few connections, and what is queued when a connection is free is
-/// sent together. Clones share the queue and the connections.
+/// The operations of all callers go through a queue to a few connections, and operations that wait
+/// when a connection is free are sent together. Clones share the queue and the connections.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
@@ -79,19 +83,19 @@ struct Shared {
     counted: Counted,
 }
 
-/// How many bytes of a record are shown at once: as many as the answers of a batch may have on average. A larger one is asked
-/// for by itself, with its size, so that no batch reads too much.
+/// The number of bytes of a record that are shown at once: the average share of an answer in a
+/// batch. A larger record is requested separately, with its size, so that no batch reads too much.
 const LARGE: usize = 32 << 10;
 
-/// For how long Redis keeps a record that is over, so that it can still be listed.
+/// The time for which Redis keeps an expired record, so that it can still be listed.
 const GRACE: Duration = Duration::from_secs(60);
 
 impl RedisStore {
     /// Connects to the server of a URL, with the default options; see [`RedisOptions::new`].
     ///
     /// # Errors
-    /// Unavailable if no server can be reached, or only a replica; refused if it lets nobody in, or may evict
-    /// records.
+    /// Unavailable if no server can be reached, or only a replica; refused if it rejects the login,
+    /// or may evict records.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         RedisOptions::new(url)?.connect().await
     }
@@ -106,7 +110,7 @@ impl RedisStore {
         Ok(Self { shared: Arc::new(Shared { options, nodes, counted }) })
     }
 
-    /// Answers what is queued, takes nothing more, and closes the connections.
+    /// Answers the queued operations, accepts no more, and closes the connections.
     pub async fn close(&self) {
         self.shared.nodes.close().await;
     }
@@ -115,12 +119,13 @@ impl RedisStore {
         Name::new(&self.shared.options.prefix, key)
     }
 
-    /// How a record is shown to who may act on it: replicas have to have it, whoever wrote it.
+    /// The argument that makes a shown record wait for the replicas: an attempt may act on it, so
+    /// the replicas must have it, whichever attempt wrote it.
     fn again(&self) -> &'static str {
         if self.shared.options.replicas > 0 { "again" } else { "" }
     }
 
-    /// What a script says to one command: its word, and what follows.
+    /// Sends one command, and returns the script's reply: its word, and the values behind it.
     async fn run(&self, lane: Lane, name: &Name, command: impl Fn(Shift) -> Cmd) -> Result<Said, StoreError> {
         let answered = self.shared.nodes.ask(lane, name, Command::new(command)).await?;
         let Answer::Own(Value::Array(parts)) = answered.said else { return Err(other_answer()) };
@@ -131,7 +136,7 @@ impl RedisStore {
         Ok(Said { now, shift: answered.shift, word, rest: parts.collect() })
     }
 
-    /// The record of a key that is large. All who ask for it at the same time get one copy of its outcome.
+    /// The record of a key that is large. All concurrent callers share one copy of its outcome.
     async fn read_large(
         &self,
         name: &Name,
@@ -164,11 +169,11 @@ impl RedisStore {
         });
         let (now, record) = read.clone()?;
         answered.node.clock.hear(now);
-        // All who share the record convert a copy of their own.
+        // Each caller that shares the record converts a copy of its own.
         Ok((answered.shift.to_store(now), record.map(|record| answered.shift.record_to_store(record))))
     }
 
-    /// Asks about each item, and returns the answers in their order.
+    /// Sends each item, and returns the answers in their order.
     async fn run_all<'a, I, T, F>(
         &self,
         items: &'a [I],
@@ -181,14 +186,14 @@ impl RedisStore {
             [item] => vec![run(item).await],
             _ => join_all(items.iter().map(run)).await,
         };
-        // The earliest: so no record is taken for expired before its time.
+        // The earliest time counts, so that no record is taken for expired too early.
         let earliest = answers.iter().flatten().map(|(now, _)| *now).min();
         let now = match earliest {
             Some(now) => now,
             None => match self.clock().await {
                 Ok(now) => now,
-                // That there is no time to tell says less than what became of the items; and of all of them no more
-                // can be said than of the one of which the least is known.
+                // The missing clock matters less than the fate of the items; and of all items
+                // together no more is known than of the least certain one.
                 Err(error) => {
                     let errors = answers.into_iter().filter_map(Result::err);
                     return Err(errors.max_by_key(StoreError::is_unknown).unwrap_or(error));
@@ -329,7 +334,7 @@ impl RedisStore {
         }
     }
 
-    /// Removes a record that is still the one that was seen, and says whether it was.
+    /// Removes a record that is unchanged since it was seen, and returns `true` if it was removed.
     async fn remove(&self, name: &Name, seen: &Record) -> Result<bool, StoreError> {
         let command = |_| {
             let mut command = scripts::REMOVE.on(name.as_bytes());
@@ -401,8 +406,8 @@ impl Backend for RedisStore {
     }
 }
 
-/// What a script says. Its moments are told by the clock of the server that has the key; what is answered is told by the
-/// clock of the store: a claim's `not_after` is a moment of that one.
+/// The reply of a script. Its times are by the clock of the server that has the key; answers use
+/// the clock of the store, because a claim's `not_after` is a time of that clock.
 struct Said {
     now: Timestamp,
     shift: Shift,
@@ -411,15 +416,15 @@ struct Said {
 }
 
 impl Said {
-    /// What another word means than those that were expected.
+    /// The error for a word that is not among the expected ones.
     fn other(&self) -> StoreError {
         match &*self.word {
-            "unreadable" => StoreError::corrupt("the stored record has a form that is not known here"),
+            "unreadable" => StoreError::corrupt("the stored record has an unknown form"),
             _ => other_answer(),
         }
     }
 
-    /// When it was said, by the clock of the store.
+    /// The time of the reply, by the clock of the store.
     fn now(&self) -> Timestamp {
         self.shift.to_store(self.now)
     }
@@ -434,7 +439,7 @@ impl Said {
         }
     }
 
-    /// How many bytes a record has that was not shown.
+    /// The size of a record that was too large to be shown.
     fn bytes(&self) -> Result<usize, StoreError> {
         match &*self.rest {
             [Value::Int(bytes)] => Ok(usize::try_from(*bytes).unwrap_or(usize::MAX)),
@@ -455,10 +460,10 @@ fn parse<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
 }
 
 fn other_answer() -> StoreError {
-    StoreError::unknown("Redis answered another question")
+    StoreError::unknown("Redis answered another operation")
 }
 
-/// A note as it is kept.
+/// A note in the form in which it is stored.
 fn shortened(note: &str) -> Arc<str> {
     text::shorten(note, Note::MAX_BYTES)
 }
@@ -471,7 +476,7 @@ fn text_or_nothing(number: Option<u64>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }
 
-/// Says once what this server can lose.
+/// Warns once about the data that this server can lose.
 fn warn(server: &Server, replicas: u32) {
     if !server.persists {
         tracing::warn!("Redis has no append-only file: a restart forgets records, and their keys run again");
@@ -483,8 +488,8 @@ fn warn(server: &Server, replicas: u32) {
             "is not asked for"
         };
         tracing::warn!(
-            "Redis replicates asynchronously: a failover forgets what the promoted replica had not got, and those keys \
-             run again; waiting for replicas {waits}. Redis before Postgres (Tiered) loses nothing"
+            "Redis replicates asynchronously: a failover forgets what the promoted replica had not received, and those keys \
+             run again; waiting for replicas {waits}. Redis in front of Postgres (Tiered) loses nothing"
         );
     }
 }

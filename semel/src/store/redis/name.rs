@@ -8,8 +8,9 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 use crate::words::error::StoreError;
 use crate::words::key::{Key, Scope};
 
-/// What may not stand in a part of a name: what joins the parts, what encodes, and the braces by which a cluster would
-/// take a part of a user's text for what decides about the node.
+/// The characters that may not appear in a part of a name: the separator of the parts, the escape
+/// character, and braces, because a cluster would choose the node by the text within them, which
+/// may be a user's.
 const RESERVED: &AsciiSet = &CONTROLS.add(b':').add(b'%').add(b'{').add(b'}');
 
 /// The name of one record: the prefix, realm, principal and value, joined by colons.
@@ -27,12 +28,13 @@ impl Name {
         Self(name)
     }
 
-    /// The name of the secret that is kept beside the records. It is no name of a record, which has three parts.
+    /// The name of the secret beside the records. It is not a name of a record, which has three
+    /// parts.
     pub(super) fn of_secret(prefix: &str) -> Self {
         Self([prefix.as_bytes(), b":secret"].concat())
     }
 
-    /// One that Redis has listed.
+    /// A name that Redis has listed.
     pub(super) fn listed(name: Vec<u8>) -> Self {
         Self(name)
     }
@@ -41,12 +43,12 @@ impl Name {
         &self.0
     }
 
-    /// The key that it stands for.
+    /// The key that the name stands for.
     ///
     /// # Errors
-    /// Corrupt if it stands for none.
+    /// Corrupt if it is not the name of a record.
     pub(super) fn key(&self, prefix: &str) -> Result<Key, StoreError> {
-        let corrupt = || StoreError::corrupt("a name in Redis stands for no key");
+        let corrupt = || StoreError::corrupt("a name in Redis is not the name of a record");
         let parts = self.0.strip_prefix(prefix.as_bytes()).and_then(|rest| rest.strip_prefix(b":"));
         let mut parts = parts.ok_or_else(corrupt)?.split(|byte| *byte == b':');
         let mut part = || -> Result<String, StoreError> {
@@ -60,23 +62,23 @@ impl Name {
             .map_err(|e| corrupt().with_source(e))
     }
 
-    /// A number that tells names apart.
+    /// A digest that distinguishes names.
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.0.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// The slot of a cluster that this name belongs to.
+    /// The slot of a cluster to which this name belongs.
     pub(super) fn slot(&self) -> u16 {
         crc16(&self.0) % SLOTS
     }
 }
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The pattern of all names of a realm, or of all.
+/// The pattern of all names of a realm, or of all realms.
 pub(super) fn pattern(prefix: &str, realm: Option<&str>) -> Vec<u8> {
     let mut pattern = prefix.as_bytes().to_vec();
     pattern.push(b':');
@@ -97,7 +99,7 @@ fn encoded(part: &str) -> impl Iterator<Item = u8> {
     percent_encode(part.as_bytes(), RESERVED).flat_map(str::bytes)
 }
 
-/// CRC-16 as XMODEM has it, by which clusters of Redis share out names.
+/// CRC-16 in its variant XMODEM, by which clusters of Redis assign names to slots.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // From the specification of Redis Cluster.
+        // The value is from the specification of Redis Cluster.
         assert_eq!(crc16(b"123456789"), 0x31c3);
     }
 }

@@ -1,4 +1,5 @@
-//! Which server a question goes to: the one there is, or the one that serves the slot.
+//! The servers, and the choice of the one for a name: the only server, or the one that serves the
+//! slot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -21,35 +22,36 @@ use crate::store::shared::server_clock::{HeardClock, Shift};
 use crate::words::error::StoreError;
 use crate::words::time::Timestamp;
 
-/// The shortest time between two questions about who serves what.
+/// The shortest time between two refreshes of the map of slots.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a question is sent on from server to server.
+/// The largest number of redirections of a command.
 const MAX_HOPS: u32 = 6;
 
 pub(super) struct Nodes {
     options: Arc<RedisOptions>,
     map: RwLock<Map>,
-    /// When the map was last drawn anew; held by who does so.
+    /// The time of the last refresh of the map; the lock is held during a refresh.
     refreshing: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Who serves what.
+/// The map from slots to servers.
 enum Map {
     One(Arc<Node>),
     Cluster { slots: Vec<Option<Arc<Node>>>, nodes: HashMap<Address, Arc<Node>> },
 }
 
-/// A server, with the queue before it, and its clock.
+/// A server, with its queue and its clock.
 pub(super) struct Node {
     batcher: Batcher<Committer>,
     pub(super) clock: HeardClock,
 }
 
-/// A command that is to be made for a server: its clock may be another than that of the store.
+/// A command that is created for a server, because the server's clock may differ from that of the
+/// store.
 pub(super) struct Command<F> {
     pub(super) make: F,
-    /// How many bytes it reads, if those are many.
+    /// The number of bytes that it reads, if those are many.
     pub(super) answer_bytes: usize,
 }
 
@@ -59,7 +61,7 @@ impl<F: Fn(Shift) -> Cmd> Command<F> {
     }
 }
 
-/// An answer, and the server it is from.
+/// An answer, and the server that gave it.
 pub(super) struct Answered {
     pub(super) said: Answer,
     pub(super) node: Arc<Node>,
@@ -92,25 +94,25 @@ impl Node {
         self.batcher.ask(lane, || question).await?.answer().await
     }
 
-    /// What this very server answers to a command that is about no name in particular.
+    /// The answer of this server to a command that is not about a name.
     pub(super) async fn ask(&self, command: Cmd) -> Result<Value, StoreError> {
         let command = Arc::new(command);
         let question = Question { command, subject: rand::random(), is_asking: false, answer_bytes: 0 };
         match self.say(Lane::Claim, question).await? {
             Said::Answer(answer) => Ok(answer),
             Said::Elsewhere(_) | Said::Large(_) => {
-                Err(StoreError::unavailable("the server of Redis sent us elsewhere"))
+                Err(StoreError::unavailable("the Redis server redirected a command that is about no key"))
             }
         }
     }
 
-    /// What its clock says, as near as it is known without asking each time.
+    /// The server's clock, as exact as it is known without asking each time.
     pub(super) async fn now(&self) -> Result<Timestamp, StoreError> {
         self.clock.or_ask(|| Box::pin(self.ask_time())).await
     }
 
-    /// The first time that a server tells decides by how much its clock seems to differ from others, so of a few answers
-    /// the quickest counts.
+    /// The server's time, from the quickest of a few answers: the first reading of a server decides
+    /// by how much its clock seems to differ from those of other servers.
     async fn ask_time(&self) -> Result<Timestamp, StoreError> {
         const QUICK: Duration = Duration::from_millis(50);
         const TRIES: u32 = 4;
@@ -127,12 +129,12 @@ impl Node {
             }
         }
         best.map(|(_, at, now)| now.after(at.elapsed()))
-            .ok_or_else(|| StoreError::unavailable("the server of Redis did not tell its time"))
+            .ok_or_else(|| StoreError::unavailable("the Redis server did not report its time"))
     }
 }
 
 impl Nodes {
-    /// Finds the servers, and what the first of them says about itself.
+    /// Finds the servers, and the first server's description of itself.
     pub(super) async fn find(options: Arc<RedisOptions>) -> Result<(Self, Server), StoreError> {
         let session = Session::open(&options).await?;
         let map = if session.server.is_cluster {
@@ -145,7 +147,7 @@ impl Nodes {
         Ok((nodes, session.server))
     }
 
-    /// What the server of this name answers.
+    /// The answer of the server of this name.
     pub(super) async fn ask(
         self: &Arc<Self>,
         lane: Lane,
@@ -176,23 +178,23 @@ impl Nodes {
                 Ok(Said::Elsewhere(Elsewhere::Ask(address))) => (self.at(address)?, true),
                 Err(error) => {
                     if error.is_transient() {
-                        // Somebody else may serve the slot by now.
+                        // Another server may serve the slot by now.
                         self.refresh_soon();
                     }
                     return Err(error);
                 }
             };
         }
-        Err(StoreError::unavailable(format!("the cluster of Redis sent us on {MAX_HOPS} times")))
+        Err(StoreError::unavailable(format!("the Redis cluster redirected the command {MAX_HOPS} times")))
     }
 
     /// The server whose clock is that of the store.
     pub(super) fn reference(&self) -> Result<Arc<Node>, StoreError> {
-        let nobody = || StoreError::unavailable("there is no server of Redis");
-        self.map().reference().map(Arc::clone).ok_or_else(nobody)
+        let missing = || StoreError::unavailable("there is no Redis server");
+        self.map().reference().map(Arc::clone).ok_or_else(missing)
     }
 
-    /// What the clock of the store says, if it need not be asked.
+    /// The store's clock, if it is known without a round trip.
     pub(super) fn known_time(&self) -> Option<Timestamp> {
         self.map().reference()?.clock.known()
     }
@@ -201,8 +203,8 @@ impl Nodes {
         self.map().reference().is_some_and(|reference| Arc::ptr_eq(reference, node))
     }
 
-    /// How far the clock of a server is from that of the store. One that does not tell its time will not answer what it is
-    /// asked either.
+    /// The distance between the clock of a server and that of the store. A server that does not
+    /// report its time will not answer the command either.
     async fn shift(&self, node: &Node) -> Shift {
         let Ok(reference) = self.reference() else { return Shift::NONE };
         match (reference.now().await, node.now().await) {
@@ -211,12 +213,12 @@ impl Nodes {
         }
     }
 
-    /// All servers, in an order that stays the same while they do.
+    /// All servers, in an order that stays the same as long as they do.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.map().all()
     }
 
-    /// Answers what is queued, takes nothing more, and closes the connections.
+    /// Answers the queued operations, accepts no more, and closes the connections.
     pub(super) async fn close(&self) {
         for node in self.all() {
             node.batcher.close().await;
@@ -228,7 +230,7 @@ impl Nodes {
         let node = self.map().node(name);
         node.ok_or_else(|| {
             self.refresh_soon();
-            StoreError::unavailable(format!("nobody serves slot {} of the cluster of Redis", name.slot()))
+            StoreError::unavailable(format!("no server serves slot {} of the Redis cluster", name.slot()))
         })
     }
 
@@ -251,7 +253,8 @@ impl Nodes {
         }
     }
 
-    /// Asks the servers of a cluster in the background who serves what, unless somebody does so already.
+    /// Asks the servers of a cluster in the background for the map of slots, unless a refresh is in
+    /// progress.
     fn refresh_soon(self: &Arc<Self>) {
         if matches!(&*self.map(), Map::One(_)) {
             return;
@@ -267,7 +270,8 @@ impl Nodes {
         }
         let known = self.known();
         let asked = known.iter().map(|address| Box::pin(session::slots(&self.options, address)));
-        // Some of them may be gone: whoever answers first will do. If it knows less than others, they send us on.
+        // Some of the servers may be gone: the first answer counts. If it is outdated, the servers
+        // redirect the commands.
         match select_ok(asked).await {
             Ok((served, _)) => {
                 let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
@@ -282,7 +286,7 @@ impl Nodes {
         *last = Some(Instant::now());
     }
 
-    /// Where servers are, or were.
+    /// The addresses of the servers, including former ones.
     fn known(&self) -> Vec<Address> {
         let mut known: Vec<Address> = match &*self.map() {
             Map::One(_) => Vec::new(),
@@ -303,7 +307,7 @@ impl Nodes {
 }
 
 impl Map {
-    /// The map of a cluster; servers that are known already keep their queues.
+    /// The map of a cluster; servers that are already known keep their queues.
     fn of_cluster(
         options: &Arc<RedisOptions>,
         served: Vec<(u16, u16, Address)>,
@@ -342,7 +346,8 @@ impl Map {
         match self {
             Self::One(node) => vec![Arc::clone(node)],
             Self::Cluster { slots, nodes } => {
-                // In the order of their first slots. One that serves none is asked only because of a slot that moves.
+                // The servers are in the order of their first slots. A server without slots is used
+                // only during the move of a slot.
                 let mut served: Vec<&Arc<Node>> = Vec::with_capacity(nodes.len());
                 for node in slots.iter().flatten() {
                     if !served.iter().any(|known| Arc::ptr_eq(known, node)) {

@@ -1,4 +1,4 @@
-//! How to reach Redis, and what to use there.
+//! The options of a store on Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::store::shared::limits;
 use crate::store::shared::tls;
 use crate::words::error::StoreError;
 
-/// How to reach Redis, and what to use there.
+/// The options of a store on Redis: the addresses, the names of the records and the limits.
 ///
 /// ```
 /// use semel::store::RedisOptions;
@@ -34,14 +34,15 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// For how long an answer is waited for before the connection is given up, unless set.
+    /// The time after which a connection without an answer is given up, unless set.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-    /// How many connections there are to each server, unless set. With two, one batch is made up and read while the
-    /// other is worked on.
+    /// The number of connections to each server, unless set. With two, one batch is prepared and
+    /// read while the other is executed.
     pub const DEFAULT_CONNECTIONS: usize = 2;
-    /// The most connections to each server. More make the batches smaller, not the store faster.
+    /// The largest number of connections to each server. More connections make the batches smaller,
+    /// not the store faster.
     pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
-    /// What the names of records begin with, unless set.
+    /// The prefix of the names of records, unless set.
     pub const DEFAULT_PREFIX: &str = "semel";
 
     /// Options from a URL.
@@ -55,7 +56,8 @@ impl RedisOptions {
     /// | `redis+cluster://host1,host2`, `rediss+cluster://…` | a cluster, by some of its servers |
     ///
     /// # Errors
-    /// Refused if the URL is not understood, or a certificate cannot be read. The message holds no password.
+    /// Refused if the URL cannot be parsed, or a certificate cannot be read. The message contains
+    /// no password.
     pub fn new(url: &str) -> Result<Self, StoreError> {
         let Url { place, username, password, database, tls } = Url::parse(url)?;
         let tls = tls.map(|(trust, roots)| tls::config(trust, roots.as_deref())).transpose()?;
@@ -72,7 +74,7 @@ impl RedisOptions {
         })
     }
 
-    /// What the names of records begin with, so that several services can share a database.
+    /// Sets the prefix of the names of records, so that several services can share a database.
     ///
     /// # Errors
     /// Refused if it is not 1 to 64 letters, digits, dots, hyphens and underscores.
@@ -86,41 +88,45 @@ impl RedisOptions {
         Ok(Self { prefix: prefix.into(), ..self })
     }
 
-    /// How many connections there are to each server.
+    /// Sets the number of connections to each server.
     ///
     /// # Errors
-    /// Refused if there are none, or more than [`Self::MAX_CONNECTIONS`].
+    /// Refused if it is zero, or more than [`Self::MAX_CONNECTIONS`].
     pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
         Ok(Self { connections: limits::connections(connections)?, ..self })
     }
 
-    /// For how long an answer is waited for. Then the connection is given up and ended at the server, too. The batch is
-    /// sent again over another, if two seconds in all leave room for that; else its outcome is unknown.
+    /// Sets the time after which a connection without an answer is given up, and terminated at the
+    /// server, too. The batch is sent again over another connection, if two seconds in all leave
+    /// room for that; otherwise its result is unknown.
     ///
     /// # Errors
-    /// Refused if it is not within 10 ms and 10 minutes.
+    /// Refused if it is not between 10 ms and 10 minutes.
     pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
         Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(10))?, ..self })
     }
 
-    /// Lets Redis evict records when its memory is full. As the hot store of a [`Tiered`](crate::Tiered) it may. As
-    /// a store by itself it must not: a key whose record was evicted runs again.
+    /// Allows Redis to evict records when its memory is full. This is right for the hot store of a
+    /// [`Tiered`](crate::Tiered), and wrong for a store by itself: a key whose record was evicted
+    /// runs again.
     #[must_use]
     pub fn with_eviction_allowed(self) -> Self {
         Self { eviction_allowed: true, ..self }
     }
 
-    /// Answers only when this many replicas have what was written (`WAIT`), within the timeout; else the answer is
-    /// "unknown", and the same question asks again.
+    /// Makes the store answer only when this many replicas have received the write (`WAIT`), within
+    /// the timeout; otherwise the answer is "unknown", and a repeat of the same operation asks
+    /// again.
     ///
-    /// It makes a loss less likely, and rules none out: a failover may promote another replica, and one that has
-    /// acknowledged has not written to disk. Where a double run costs money, put Redis before Postgres.
+    /// This makes a loss less likely but does not prevent it: a failover may promote another
+    /// replica, and a replica acknowledges before it writes to disk. Where a double run costs
+    /// money, put Redis in front of Postgres.
     #[must_use]
     pub fn with_replicas(self, replicas: u32) -> Self {
         Self { replicas, ..self }
     }
 
-    /// The login for the sentinels, which have none unless set.
+    /// Sets the login for the sentinels; unless set, there is none.
     #[must_use]
     pub fn with_sentinel_login(self, username: Option<&str>, password: &str) -> Self {
         Self { sentinel_login: login(username, Some(password)), ..self }
@@ -129,8 +135,8 @@ impl RedisOptions {
     /// Connects.
     ///
     /// # Errors
-    /// Unavailable if no server can be reached, or only a replica; refused if it lets nobody in, or may evict
-    /// records and was not allowed to.
+    /// Unavailable if no server can be reached, or only a replica; refused if it rejects the login,
+    /// or may evict records although that is not allowed.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         RedisStore::with_options(self).await
     }

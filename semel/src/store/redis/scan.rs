@@ -1,4 +1,4 @@
-//! What operators look at, and the sweep: `SCAN`, server by server.
+//! The listing, the counts and the sweep, by `SCAN`, server by server.
 
 use std::sync::Arc;
 
@@ -16,22 +16,24 @@ use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::record::Record;
 
-/// About how many names are asked for at a time.
+/// The approximate number of names that are requested at a time.
 const STRIDE: u32 = 500;
-/// After about this many names, of whomever, a page ends, even if it has no record yet.
+/// The approximate number of names, of records or not, after which a page ends even if it has no
+/// record yet.
 const MAX_LOOKED_AT: u32 = 10_000;
-/// How many whole records are read at a time: each may be large.
+/// The number of whole records that are read at a time: each may be large.
 const AT_ONCE: usize = 8;
 
-/// A place in the walk over all names.
+/// A position in the iteration over all names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Position {
-    /// Which server.
+    /// The number of the server.
     node: usize,
-    /// Where it is there, in a number of its own.
+    /// The cursor of that server's `SCAN`.
     scan: u64,
-    /// What was shown of the names that follow from here, as they did not all fit onto the page. How many names are
-    /// looked at from here on depends on the next page, and on who has come since: each is kept until it was met.
+    /// The names behind this position that were already shown, because they did not all fit onto
+    /// the page. The number of names that are read from here on depends on the next page, and on
+    /// names that were added since: each entry is kept until its name is met.
     shown: Vec<u64>,
 }
 
@@ -50,7 +52,7 @@ impl Position {
     }
 }
 
-/// A walk over the names of all records, or of those of a realm.
+/// An iteration over the names of all records, or of those of a realm.
 struct Walk<'a> {
     store: &'a RedisStore,
     nodes: Vec<Arc<Node>>,
@@ -64,7 +66,7 @@ impl<'a> Walk<'a> {
         Self { store, nodes: store.shared.nodes.all(), pattern, at }
     }
 
-    /// The next names, and the place behind them; nothing at the end.
+    /// The next names, and the position behind them; `None` at the end.
     async fn look(&self, stride: u32) -> Result<Option<(Vec<Name>, Position)>, StoreError> {
         let Some(node) = self.nodes.get(self.at.node) else { return Ok(None) };
         let mut scan = cmd("SCAN");
@@ -89,8 +91,9 @@ impl<'a> Walk<'a> {
         self.at.node >= self.nodes.len()
     }
 
-    /// The records of some names without their outcomes, which may be large. Those that have gone since are left out, and
-    /// so are names that no record can have; what cannot be read is an error in its own place.
+    /// The records of some names without their outcomes, which may be large. Records that are gone
+    /// since are left out, and so are names that no record can have; a record that cannot be read
+    /// is an error in its own place.
     async fn outlines(
         &self,
         names: &[Name],
@@ -105,7 +108,7 @@ impl<'a> Walk<'a> {
             };
             let outline = match nodes.ask(Lane::Claim, name, Command::new(read)).await {
                 Ok(Answered { said, shift, .. }) => match said.parse::<Vec<u8>>()? {
-                    // Nothing is either no record or an empty one, which is not the same.
+                    // An empty reply means either no record or an empty one, which is not the same.
                     nothing if nothing.is_empty() => {
                         let found = self.store.read_one(name.clone(), key.clone(), "").await;
                         found.map(|(_, record)| record).transpose()
@@ -140,21 +143,23 @@ impl RedisStore {
         }
         let limit = query.limit as usize;
         if limit == 0 {
-            // A page without room has no place from which another could go on.
+            // A page with a limit of zero has no position from which another page could continue.
             return Ok(page);
         }
         let mut walk = Walk::new(self, query.realm.as_deref(), at.unwrap_or_default());
         let (mut looked_at, mut shown) = (0, Vec::new());
-        // Also when there is no room any more: whether there is a next page is part of the answer.
+        // The loop goes on when the page is full: whether there is a next page is part of the
+        // answer.
         while looked_at < MAX_LOOKED_AT {
-            // Names are listed a few at a time, and nobody can stop between them: about as many as have room.
+            // Names are listed a few at a time, and the iteration cannot stop between them: as many
+            // are requested as fit.
             let room = limit - shown.len();
             let stride = if room == 0 { STRIDE } else { STRIDE.min(room.max(16) as u32) };
             let Some((names, behind)) = walk.look(stride).await? else { break };
             looked_at += stride;
             let mut matching = Vec::new();
             for (name, key, outline) in walk.outlines(&names).await? {
-                // By the clock of the page, by which others tell the phases, too.
+                // The clock of the page is used, from which callers derive the phases, too.
                 if query.matches(&outline?, page.now) {
                     matching.push((name, key));
                 }
@@ -186,7 +191,7 @@ impl RedisStore {
         while let Some((names, behind)) = walk.look(STRIDE).await? {
             let now = self.clock().await?;
             for (_, _, outline) in walk.outlines(&names).await? {
-                // What cannot be read is in no phase.
+                // A record that cannot be read is in no phase.
                 if let Ok(record) = outline {
                     stats.count(record.phase(now));
                 }
@@ -196,10 +201,11 @@ impl RedisStore {
         Ok(stats)
     }
 
-    /// Redis removes expired records by itself, a while after; this removes some before that.
+    /// Removes expired records before Redis removes them itself, which it does a while after they
+    /// expire.
     pub(super) async fn sweep(&self, prune: &Prune) -> Result<u64, StoreError> {
         if prune.paced {
-            // A walk over all names every minute would buy nothing.
+            // An iteration over all names every minute would gain nothing.
             return Ok(0);
         }
         let mut walk = Walk::new(self, prune.realm.as_deref(), Position::default());
@@ -211,7 +217,7 @@ impl RedisStore {
             for (name, key, outline) in walk.outlines(&over).await? {
                 let is_over = outline.is_ok_and(|record| record.is_expired(prune.cutoff(likely)));
                 if removed < u64::from(prune.limit) && is_over {
-                    // By the clock of Redis itself, now that it matters.
+                    // The clock of Redis itself is used, because the decision is final here.
                     let (now, found) = self.read_one(name.clone(), key, "").await?;
                     if let Some(record) = found.filter(|record| record.is_expired(prune.cutoff(now))) {
                         removed += u64::from(self.remove(&name, &record).await?);
@@ -223,7 +229,7 @@ impl RedisStore {
         Ok(removed)
     }
 
-    /// Those that Redis will remove before long, and nobody has to be read for that.
+    /// The names that Redis will remove before long, without reading their records.
     async fn about_to_go(&self, names: &[Name]) -> Result<Vec<Name>, StoreError> {
         let left = join_all(names.iter().map(|name| async {
             let left = |_| {
@@ -235,9 +241,10 @@ impl RedisStore {
         }))
         .await;
         let left: Result<Vec<i64>, StoreError> = left.into_iter().collect();
-        // Redis counts in whole milliseconds, and a record goes at the first that is not before its end.
+        // Redis counts in whole milliseconds, and a record is removed at the first that is not
+        // before its end.
         let grace = super::GRACE.as_millis() as i64 + 1;
-        // What never goes is no record.
+        // A name that never expires is not a record.
         let soon = names.iter().zip(left?).filter(|(_, left)| (0..=grace).contains(left));
         Ok(soon.map(|(name, _)| name.clone()).collect())
     }

@@ -1,4 +1,4 @@
-//! How much Redis keeps, by what it says about itself.
+//! The memory in use and the number of keys, as Redis reports them.
 
 use futures_util::future::try_join_all;
 use redis::cmd;
@@ -8,7 +8,8 @@ use crate::words::error::StoreError;
 use crate::words::size::StoreSize;
 
 impl RedisStore {
-    /// How much its servers keep, one `INFO` for each: all memory in use, and all keys, whoever uses them.
+    /// The size of all servers, by one `INFO` for each: all memory in use, and all keys, including
+    /// those of other applications.
     ///
     /// # Errors
     /// Unavailable if a server does not answer.
@@ -29,7 +30,7 @@ fn memory(info: &str) -> u64 {
     used.and_then(|used| used.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Lines such as `db0:keys=12,expires=3,avg_ttl=0`.
+/// The sum of the keys in lines such as `db0:keys=12,expires=3,avg_ttl=0`.
 fn keys(info: &str) -> u64 {
     let databases = info.lines().filter(|line| line.starts_with("db"));
     let counts =

@@ -1,4 +1,4 @@
-//! The stored form of a record; `lua/record.lua` says how its head is laid out.
+//! The stored form of a record; `lua/record.lua` describes the layout of its head.
 
 use std::time::Duration;
 
@@ -15,17 +15,18 @@ use crate::words::record::{Note, Owner, Record, RecordState};
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// The form that is written here.
+/// The form that this version writes.
 const FORMAT: u8 = 2;
-/// The form before records knew their policy and kept their retention: it has the end of retention instead.
+/// The form before records had a policy and their retention: it has the end of the retention
+/// instead.
 const OLD_FORMAT: u8 = 1;
 
-/// How a state is stored.
+/// The letters for the states.
 pub(super) const RUNNING: u8 = b'R';
 pub(super) const DONE: u8 = b'D';
 pub(super) const RELEASED: u8 = b'F';
 
-/// How a policy is stored.
+/// The letter for a policy.
 pub(super) fn policy(after_crash: AfterCrash) -> u8 {
     match after_crash {
         AfterCrash::Hold => b'H',
@@ -43,28 +44,29 @@ fn parse_policy(letter: u8) -> Result<AfterCrash, StoreError> {
     }
 }
 
-/// What a claim asks, for as long as the record lives.
+/// The stored form of a claim's intent and owner, which stay the same for the life of the record.
 pub(super) fn asked(intent: &Intent, owner: &Owner) -> Vec<u8> {
     let mut bytes = intent_bytes(intent);
     bytes.put_slice(owner.as_str().as_bytes());
     bytes
 }
 
-/// An intent, with its length told by its parts.
+/// The stored form of an intent, each text with its length.
 pub(super) fn intent_bytes(intent: &Intent) -> Vec<u8> {
     let fingerprint = intent.fingerprint();
     let mut bytes = Vec::with_capacity(64 + intent.operation().len() + intent.resource().len());
     bytes.put_u8(fingerprint.version());
     bytes.put_slice(fingerprint.as_bytes());
     for text in [intent.operation(), intent.resource()] {
-        // Within limits that the intent checked when it was made.
+        // The length is within the limits that the intent checked at its creation.
         bytes.put_u16(text.len() as u16);
         bytes.put_slice(text.as_bytes());
     }
     bytes
 }
 
-/// An outcome: status, subtype, headers, whether there is a body, its length, and the body.
+/// The stored form of an outcome: status, subtype, headers, a flag for the body, its length, and
+/// the body.
 pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     let headers = outcome.stored_headers();
     let body = outcome.body();
@@ -84,18 +86,18 @@ pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     bytes
 }
 
-/// More than everything but the outcome takes up.
+/// A size that everything except the outcome fits into.
 pub(super) const OUTLINE_BYTES: usize = 4_096;
 
-/// The record that these bytes stand for.
+/// The record in these bytes.
 ///
 /// # Errors
-/// Corrupt if they stand for none, or were written by a newer version.
+/// Corrupt if they are not a record, or were written by a newer version.
 pub(super) fn record(stored: &[u8], key: Key) -> Result<Record, StoreError> {
     parse(stored, key, parse_outcome)
 }
 
-/// The same from its first bytes, with an empty outcome: enough to tell who wants to see it.
+/// The record in its first bytes, with an empty outcome: enough to match it against a query.
 ///
 /// # Errors
 /// As [`record`].
@@ -134,7 +136,7 @@ fn parse(
     let state = match state {
         RUNNING => RecordState::Running,
         RELEASED => RecordState::Released,
-        // What is done is not written to any more.
+        // A done record is never written again.
         DONE => RecordState::Done { outcome: outcome(rest.0)?, finished_at: updated_at },
         other => return Err(StoreError::corrupt(format!("the state {other:#04x} is not known here"))),
     };
@@ -193,7 +195,7 @@ fn corrupt(what: &str, why: impl std::error::Error + Send + Sync + 'static) -> S
     StoreError::corrupt(format!("the stored {what} breaks a rule")).with_source(why)
 }
 
-/// Bytes that are read from the front.
+/// A reader of bytes from the front.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -201,7 +203,7 @@ impl<'a> Reader<'a> {
         let (front, rest) = self
             .0
             .split_at_checked(count)
-            .ok_or_else(|| StoreError::corrupt("what is stored ends too early"))?;
+            .ok_or_else(|| StoreError::corrupt("the stored record ends too early"))?;
         self.0 = rest;
         Ok(front)
     }
@@ -252,7 +254,8 @@ mod tests {
         let outcome = outcome(&kept.with_headers([("etag", "7")]).unwrap());
         let mut bytes = if format == OLD_FORMAT { vec![format, DONE] } else { vec![format, DONE, b'R'] };
         bytes.put_slice(&[7; 16]);
-        // Fence, version, attempt, four moments and the retention, or the moment at which it ends.
+        // The numbers are fence, version, attempt, four moments and the retention, or the moment at
+        // which it ends.
         (1..=8).for_each(|number| bytes.put_u64(number));
         bytes.put_u16(asked.len() as u16);
         bytes.put_u16(12);

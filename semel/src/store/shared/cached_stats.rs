@@ -1,4 +1,4 @@
-//! Counts that are not taken anew each time.
+//! Counts of records that are reused for a while.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use crate::store::inspect::Stats;
 use crate::words::error::StoreError;
 
-/// A count is kept for this many times as long as it took, so that counting takes up a twentieth of one
-/// connection's time at most, however many records there are.
+/// The factor by which a count is kept longer than counting took, so that counting takes at most a
+/// twentieth of one connection's time, however many records there are.
 const KEPT: u32 = 20;
 
 /// The last count of a store.
@@ -23,7 +23,7 @@ struct Count {
 }
 
 impl Counted {
-    /// The last count, or a new one if that is too old. Others who ask meanwhile wait for it.
+    /// The last count, or a new one if that is too old. Concurrent callers wait for the new one.
     pub(crate) async fn or_count(
         &self,
         count: impl Future<Output = Result<Stats, StoreError>>,

@@ -1,11 +1,11 @@
-//! An outcome from what the databases keep of it.
+//! The outcome of a record, from the columns of a database.
 
 use bytes::Bytes;
 
 use crate::words::error::StoreError;
 use crate::words::outcome::{Headers, Outcome, OutcomeError};
 
-/// An outcome of which these parts were stored.
+/// The outcome with these stored parts.
 ///
 /// # Errors
 /// Corrupt if one of them breaks a rule.
@@ -22,7 +22,7 @@ pub(crate) fn outcome(
     if let Some(subtype) = subtype {
         outcome = outcome.with_subtype(subtype).map_err(|e| invalid("subtype", e))?;
     }
-    // Both in one piece of memory.
+    // Headers and body share one allocation.
     let mut bytes = Bytes::from([headers, body.unwrap_or_default()].concat());
     outcome = outcome.with_stored_headers(Headers::from_stored(bytes.split_to(headers.len()))?);
     match body {

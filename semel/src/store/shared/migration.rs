@@ -1,4 +1,4 @@
-//! The schema of a database, step by step: what is the same whichever database it is.
+//! The schema of a database, step by step: the part that all databases share.
 
 use std::fmt::Display;
 
@@ -7,36 +7,39 @@ use sha2::{Digest, Sha256};
 use crate::words::error::StoreError;
 use crate::words::time::Timestamp;
 
-/// A step of the schema, and where it stands.
+/// A step of the schema, and its state in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
     /// Its number.
     pub version: u32,
     /// Its name.
     pub name: String,
-    /// When it was applied, if it was.
+    /// The time at which it was applied; `None` if it was not.
     pub applied_at: Option<Timestamp>,
-    /// Whether this version of semel has it. If not, a newer one has been here.
+    /// `false` if only a newer version of semel knows this step; that version has then migrated the
+    /// database.
     pub known: bool,
-    /// Whether it was applied as it is here.
+    /// Set if the applied step is the same as in this version.
     pub unchanged: bool,
-    /// Whether code of an older version cannot run beside it: stop older processes before it is applied.
+    /// Set if code of an older version cannot run beside it: stop older processes before it is
+    /// applied.
     pub breaking: bool,
 }
 
-/// A step of the schema, forth and back.
+/// A step of the schema, in both directions.
 pub(crate) struct Migration {
     pub(crate) version: i32,
     pub(crate) name: &'static str,
-    /// The oldest version of the schema whose code can still run beside this step. A step that only adds
-    /// something leaves it as it was, so that old and new processes can run side by side.
+    /// The oldest version of the schema whose code can still run beside this step. A step that only
+    /// adds something leaves this version as it was, so that old and new processes can run side by
+    /// side.
     pub(crate) needs: i32,
     pub(crate) up: &'static str,
     pub(crate) down: &'static str,
 }
 
 impl Migration {
-    /// Of both files, so that neither changes unnoticed.
+    /// The checksum of both files, so that a change of either is noticed.
     pub(crate) fn checksum(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for part in [self.up, self.down] {
@@ -52,7 +55,7 @@ impl Migration {
     }
 }
 
-/// A step that the database says was applied.
+/// A step that is applied according to the database.
 pub(crate) struct Applied {
     pub(crate) version: i32,
     pub(crate) name: String,
@@ -61,15 +64,16 @@ pub(crate) struct Applied {
     pub(crate) at: Timestamp,
 }
 
-/// The first step breaks nothing, as there was nothing before it.
+/// Returns `true` if older code cannot run beside this step. The first step breaks nothing, because
+/// nothing precedes it.
 fn is_breaking(version: i32, needs: i32) -> bool {
     version > 1 && needs == version
 }
 
-/// All steps of a store, in order. Once released, none is ever changed.
+/// All steps of a store, in order. A released step never changes.
 pub(crate) struct Steps {
     pub(crate) all: &'static [Migration],
-    /// The type with the method `migrate`, for messages.
+    /// The name of the type with the method `migrate`, for messages.
     pub(crate) store: &'static str,
 }
 
@@ -79,8 +83,8 @@ impl Steps {
         self.all.last().map_or(0, |step| step.version)
     }
 
-    /// Refuses a schema that is missing, or that needs newer code than this. The place is for messages, as in all
-    /// that follows.
+    /// Refuses a schema that is missing, or that needs newer code than this. The place appears in
+    /// messages, also in the functions below.
     pub(crate) fn check(&self, applied: &[Applied], place: &dyn Display) -> Result<(), StoreError> {
         let (known, store) = (self.known(), self.store);
         let needs = applied.iter().map(|step| step.needs).max();
@@ -99,11 +103,11 @@ impl Steps {
         }
     }
 
-    /// The steps that lead up from what was applied.
+    /// The steps up from the applied ones.
     ///
     /// # Errors
-    /// Refused if a step was applied in another form, or is not known and needs newer code. What a newer semel has
-    /// added is no hindrance as long as this one can run beside it.
+    /// Refused if a step was applied in another form, or is unknown and needs newer code. A step
+    /// that a newer semel has added is allowed as long as this one can run beside it.
     pub(crate) fn way_up(
         &self,
         applied: &[Applied],
@@ -115,10 +119,10 @@ impl Steps {
         Ok(self.all.iter().filter(is_missing).collect())
     }
 
-    /// The steps that lead down to a version, the newest first.
+    /// The steps down to a version, the newest first.
     ///
     /// # Errors
-    /// Refused if a step is not known, or was applied in another form.
+    /// Refused if a step is unknown, or was applied in another form.
     pub(crate) fn way_down(
         &self,
         applied: &[Applied],
@@ -159,7 +163,7 @@ impl Steps {
         steps
     }
 
-    /// Refuses to build on steps that are not known here, or not the same.
+    /// Refuses to build on steps that are unknown here, or differ.
     fn verify<'a>(
         &self,
         applied: impl IntoIterator<Item = &'a Applied>,

@@ -1,12 +1,12 @@
 //! The parts that the stores on databases share.
 //!
-//! - [`group_commit`]: a queue of operations, and the committers that send them in batches.
+//! - [`group_commit`]: a queue of operations, and the workers that send them in batches.
 //! - `question`: one operation on one key, as it waits in that queue.
 //! - `record_id`: the primary key of a record.
 //! - [`decode`]: outcomes from the bytes that were stored.
 //! - `migration`: the versions of a schema.
-//! - `server_clock`: the clock of a server, as it was last heard.
-//! - [`cached_stats`]: counts that are kept for a moment.
+//! - `server_clock`: the clock of a server, extrapolated from its last answer.
+//! - [`cached_stats`]: counts of records that are reused for a while.
 //! - [`limits`]: the limits of store options.
 //! - `tls`: the TLS settings of connections to a server.
 

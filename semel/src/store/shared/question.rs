@@ -1,4 +1,4 @@
-//! What is asked of a database about one key, and what it says.
+//! One operation of a database about one key, and its answer.
 
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, DraftState, Replace, Write};
@@ -8,7 +8,7 @@ use crate::store::shared::record_id::Id;
 use crate::words::key::Key;
 use crate::words::record::Record;
 
-/// What is asked of one key.
+/// One operation about one key.
 pub(crate) struct Question {
     pub(crate) id: Id,
     pub(crate) asked: Asked,
@@ -23,7 +23,7 @@ impl Question {
 /// An item of one of the primitives.
 pub(crate) enum Asked {
     Open(Ask),
-    /// Rare, and larger than all others.
+    /// The replace is boxed because it is rare and larger than the other items.
     Replace(Box<Replace>),
     Write(Write),
     Read(Key),
@@ -39,7 +39,7 @@ impl Asked {
         }
     }
 
-    /// About how many bytes it brings along: those of a body, beside which the rest is little.
+    /// The approximate size of its data: that of the body, next to which the rest is small.
     pub(crate) fn weight(&self) -> usize {
         let outcome = match self {
             Self::Write(Write { action: Action::Complete { outcome, .. }, .. }) => outcome,
@@ -53,7 +53,7 @@ impl Asked {
     }
 }
 
-/// What became of it.
+/// The answer to one item.
 pub(crate) enum What {
     Opened(Opened),
     Replaced(Replaced),
@@ -61,7 +61,8 @@ pub(crate) enum What {
     Read(Option<Box<Record>>),
 }
 
-/// An item of one of the primitives: how it is asked, and what of all that can be said is its answer.
+/// An item of one of the primitives, with its form as a question and the matching form of its
+/// answer.
 pub(crate) trait Item {
     type Answer;
     const LANE: Lane;

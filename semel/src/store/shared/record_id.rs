@@ -9,12 +9,13 @@ use crate::words::key::Key;
 /// The digits of a ULID.
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// 32 bytes that stand for a key in its scope: a digest of the three texts, each with its length.
+/// The 32 bytes that stand for a key in its scope: a digest of the three texts, each with its
+/// length.
 ///
-/// A key that begins with the time it was made, a UUID of version 7 or a ULID, keeps that time in front of 26
-/// bytes of the digest. Then new rows are neighbours in the index, and a checkpoint costs one page image for
-/// many of them instead of one for each. What a caller can do with a made-up time is to put its own rows
-/// elsewhere.
+/// A key that begins with the time it was made, a UUID of version 7 or a ULID, keeps that time in
+/// front of 26 bytes of the digest. Then new rows are neighbours in the index, and a checkpoint
+/// costs one page image for many of them instead of one for each. A caller that makes up a time can
+/// only move its own rows.
 ///
 /// The SQL function `record_id` on Postgres computes the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +38,7 @@ impl Id {
         Self(id)
     }
 
-    /// An id as it is stored.
+    /// The id with these stored bytes.
     #[cfg(feature = "postgres")]
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
@@ -48,12 +49,13 @@ impl Id {
     }
 }
 
-/// The cursor of a place in a listing: an id, or the id and what comes before it in the order.
+/// The cursor of a position in a listing: an id, or the id and the columns that precede it in the
+/// order.
 pub(crate) fn cursor(place: &[u8]) -> Cursor {
     Cursor::new(place.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
-/// The place of a cursor, which has this many bytes.
+/// The position of a cursor, which has this many bytes.
 pub(crate) fn position(cursor: &Cursor, bytes: usize) -> Result<Vec<u8>, StoreError> {
     let text = cursor.as_str().as_bytes();
     let digit = |byte: &u8| (*byte as char).to_digit(16);

@@ -1,4 +1,4 @@
-//! The clock of a server, told from the last time it was heard.
+//! The clock of a server, extrapolated from its last answer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,19 +11,21 @@ use crate::words::error::StoreError;
 use crate::words::record::{Record, RecordState};
 use crate::words::time::Timestamp;
 
-/// For how long the time is told without asking. Every answer tells it anew, so this is for a server that is hardly
-/// asked anything. Clocks do not drift apart by as much as a claim's `not_after` is ahead; if one was set, the next answer
-/// tells.
+/// The time for which the clock is extrapolated without asking the server. Every answer updates it,
+/// so this matters only for a server that gets hardly any requests. In this time, clocks drift
+/// apart by less than the distance of a claim's `not_after`; if the server's clock was set, its
+/// next answer corrects the extrapolation.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// For how long a reading is preferred to later ones that show less time. The time that an answer takes makes the clock look
-/// slow by as much, so of several readings the one that shows most is the best.
+/// The time for which a reading is preferred to later ones that show less time. The latency of an
+/// answer makes the clock look slow by as much, so of several readings the one that shows the
+/// latest time is the best.
 const BEST_FOR: Duration = Duration::from_secs(10);
 
-/// A difference of this much is no slow answer: the clock was set back.
+/// The difference that a slow answer cannot explain: the clock was set back.
 const SET_BACK: Duration = Duration::from_secs(1);
 
-/// When a server was last heard, and what its clock said then.
+/// The last reading of a server's clock, and its moment.
 #[derive(Default)]
 pub(crate) struct HeardClock(Mutex<Option<Heard>>);
 
@@ -31,7 +33,7 @@ pub(crate) struct HeardClock(Mutex<Option<Heard>>);
 struct Heard {
     now: Timestamp,
     at: Instant,
-    /// When it was last asked, perhaps in vain.
+    /// The moment at which the server was last asked, possibly without an answer.
     asked: Instant,
 }
 
@@ -40,7 +42,7 @@ impl Heard {
         self.now.after(at - self.at)
     }
 
-    /// Whether a reading at that moment is only one whose answer took longer.
+    /// Returns `true` if a reading at that moment differs only because its answer took longer.
     fn is_better_than(self, now: Timestamp, at: Instant) -> bool {
         let expected = self.now(at);
         at - self.at < BEST_FOR && now < expected && expected < now.after(SET_BACK)
@@ -48,7 +50,7 @@ impl Heard {
 }
 
 impl HeardClock {
-    /// The server has told its time: just now, if its answer was quick.
+    /// Records a reading of the server's clock. It is exact if the answer was quick.
     pub(crate) fn hear(&self, now: Timestamp) {
         let at = Instant::now();
         let mut heard = self.heard();
@@ -58,20 +60,22 @@ impl HeardClock {
         };
     }
 
-    /// The server's time, if it need not be asked.
+    /// The server's time, if the server need not be asked.
     pub(crate) fn known(&self) -> Option<Timestamp> {
         let heard = (*self.heard())?;
         let at = Instant::now();
         (at - heard.asked < KEPT).then(|| heard.now(at))
     }
 
-    /// The server's time. It is asked if it has not been heard for long; while it does not answer, what it said last has to
-    /// do: who remembers what is done needs no server for that.
+    /// The server's time. The server is asked if it has not answered for long; while it is silent,
+    /// its last reading is used, because a store that only replays outcomes needs no server for
+    /// that.
     ///
-    /// What asks is made only then, and boxed: it connects if need be, which is many times as large as all the rest.
+    /// The future of `ask` is created only when needed, and boxed: it connects if necessary, which
+    /// makes it many times as large as the rest.
     ///
     /// # Errors
-    /// What the server said, if it never told its time.
+    /// The error of the server, if it never reported its time.
     pub(crate) async fn or_ask<'a>(
         &self,
         ask: impl FnOnce() -> BoxFuture<'a, Result<Timestamp, StoreError>>,
@@ -85,7 +89,7 @@ impl HeardClock {
             self.hear(now);
             return Ok(now);
         };
-        // Nobody else has to ask meanwhile.
+        // Concurrent callers need not ask as well.
         *self.heard() = Some(Heard { asked: Instant::now(), ..heard });
         match ask().await {
             Ok(now) => {
@@ -102,8 +106,8 @@ impl HeardClock {
     }
 }
 
-/// How far the clock of a server is ahead of that of its store, in microseconds. A store of several servers has the clock of
-/// one of them.
+/// The distance by which the clock of a server is ahead of that of its store, in microseconds. A
+/// store of several servers has the clock of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg(feature = "redis")]
 pub(crate) struct Shift(i64);
@@ -112,25 +116,26 @@ pub(crate) struct Shift(i64);
 impl Shift {
     pub(crate) const NONE: Self = Self(0);
 
-    /// The clocks have said this at about the same moment. A small difference is the time that the two answers took, and
-    /// would make the moments of a record differ from one read to the next: it counts as none.
+    /// The shift between clocks that showed these times at about the same moment. A small
+    /// difference is the latency of the two answers, and would make the times of a record differ
+    /// from one read to the next: it counts as none.
     pub(crate) fn between(store: Timestamp, server: Timestamp) -> Self {
         const SMALL_MICROS: u64 = 250_000;
         let shift = server.as_micros().wrapping_sub(store.as_micros()).cast_signed();
         Self(if shift.unsigned_abs() < SMALL_MICROS { 0 } else { shift })
     }
 
-    /// The moment by the clock of the server that the store's clock calls so.
+    /// Converts a moment of the store's clock to the clock of the server.
     pub(crate) fn to_server(self, moment: Timestamp) -> Timestamp {
         Timestamp::from_micros(moment.as_micros().saturating_add_signed(self.0))
     }
 
-    /// The other way round.
+    /// Converts a moment of the server's clock to the clock of the store.
     pub(crate) fn to_store(self, moment: Timestamp) -> Timestamp {
         Self(self.0.saturating_neg()).to_server(moment)
     }
 
-    /// A record whose moments the server has told, with those of the store's clock.
+    /// Converts the times of a record from the server's clock to that of the store.
     pub(crate) fn record_to_store(self, mut record: Record) -> Record {
         let moments = [
             &mut record.lease_until,
@@ -159,7 +164,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     async fn asked(clock: &HeardClock, answer: Option<u64>) -> Option<u64> {
-        let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is away"));
+        let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is down"));
         clock.or_ask(|| Box::pin(std::future::ready(answer))).await.ok().map(Timestamp::as_micros)
     }
 
@@ -205,7 +210,7 @@ mod tests {
         assert_eq!(Shift::between(moment(late), moment(0)).to_server(moment(3)), moment(0));
     }
 
-    /// The time that the two answers take must not show as a difference between the clocks.
+    /// The latency of the two answers must not appear as a difference between the clocks.
     #[test]
     #[cfg(feature = "redis")]
     fn a_small_difference_between_clocks_counts_as_none() {
@@ -214,7 +219,8 @@ mod tests {
         assert_eq!(Shift::between(moment(1_200_000), moment(1_000_000)), Shift::NONE);
     }
 
-    /// A replay from a server whose clock is far ahead: it is not late, and its record lasts as long as it should.
+    /// A replay from a server whose clock is far ahead is not late, and its record lasts as long as
+    /// it should.
     #[test]
     #[cfg(feature = "redis")]
     fn a_record_is_judged_by_the_clock_of_the_store() {

@@ -1,4 +1,4 @@
-//! TLS as the URL of a server asks for it.
+//! The TLS settings of connections to a server, as its URL requests them.
 
 use std::fs;
 use std::path::Path;
@@ -13,18 +13,20 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 use crate::words::error::StoreError;
 
-/// How much of the server's certificate is checked. The words are those of libpq's `sslmode`.
+/// The degree to which the server's certificate is checked. The words are those of libpq's
+/// `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// `prefer` and `require`: encrypted, with whomever.
-    Anybody,
-    /// `verify-ca`: somebody with a certificate of a known authority.
+    /// `prefer` and `require`: encrypted, with any server.
+    AnyServer,
+    /// `verify-ca`: a server with a certificate of a known authority.
     Authority,
-    /// `verify-full`: the host that was asked for.
+    /// `verify-full`: the host in the URL.
     Host,
 }
 
-/// A client that checks this much, against the authorities in a file or, without one, the system's.
+/// A client that checks this much, against the authorities in a file or, without one, those of the
+/// system.
 pub(crate) fn config(trust: Trust, roots: Option<&Path>) -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -45,7 +47,7 @@ pub(crate) fn config(trust: Trust, roots: Option<&Path>) -> Result<ClientConfig,
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Lenient { provider, chain: Some(verifier) }))
         }
-        Trust::Anybody => {
+        Trust::AnyServer => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Lenient { provider, chain: None }))
         }
     };
@@ -70,8 +72,8 @@ fn authorities(file: Option<&Path>) -> Result<RootCertStore, StoreError> {
     Ok(roots)
 }
 
-/// Checks less than everything: not the name, or not even who signed the certificate. It does check that the
-/// other side owns the certificate it shows.
+/// A verifier that checks less than everything: not the name, or not even the signer of the
+/// certificate. It does check that the server owns the certificate that it shows.
 #[derive(Debug)]
 struct Lenient {
     provider: Arc<CryptoProvider>,

@@ -1,7 +1,8 @@
-//! What is asked, in one transaction.
+//! A batch of operations in one transaction.
 //!
-//! SQLite has one writer at a time. Whoever has its lock can read a record, let [`slot`] change it, and write it back,
-//! and nobody has changed it meanwhile: so there is no rule here, and no expectation in the statements.
+//! SQLite has one writer at a time. The holder of its lock can read a record, let [`slot`] change
+//! it, and write it back, and no other writer can change it in between: so there is no rule here,
+//! and no expectation in the statements.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::words::error::StoreError;
 use crate::words::record::Record;
 use crate::words::time::Timestamp;
 
-/// What became of a question, with the clock of the store.
+/// The answer to an operation, with the clock of the store.
 pub(super) struct Answer {
     pub(super) now: Timestamp,
     pub(super) what: What,
@@ -27,10 +28,10 @@ pub(super) struct Answer {
 
 pub(super) type Replies = Vec<Reply<Answer>>;
 
-/// Applies the questions in their order, all or none, and answers each.
+/// Applies the operations in their order, all or none, and answers each.
 ///
-/// Claims of keys that have a record change nothing. If there is nothing else, they are answered without the lock, and
-/// nothing is written.
+/// Claims of keys that have a record change nothing. If the batch has nothing else, they are
+/// answered without the lock, and nothing is written.
 pub(super) fn commit(session: &Session, questions: &[Arc<Question>]) -> Result<Replies, Fault> {
     if questions.iter().all(|question| matches!(question.asked, Asked::Open(_) | Asked::Read(_))) {
         let view = session.begin_fitting(TransactionBehavior::Deferred)?;
@@ -44,14 +45,14 @@ pub(super) fn commit(session: &Session, questions: &[Arc<Question>]) -> Result<R
     Ok(replies.unwrap_or_default())
 }
 
-/// The replies; nothing if there is something to write, and that may not be.
+/// The replies; `None` if there is something to write without the right to do so.
 fn apply(
     session: &Session,
     transaction: &Transaction<'_>,
     questions: &[Arc<Question>],
     may_write: bool,
 ) -> rusqlite::Result<Option<Replies>> {
-    // Not before: a wait for the lock would have made it old.
+    // The clock is read only now: the wait for the lock would have made an earlier reading old.
     let now = Timestamp::of_host();
     let mut read = transaction.prepare_cached(include_str!("sql/read.sql"))?;
     let mut writer = may_write.then(|| Writer::prepare(transaction)).transpose()?;
@@ -83,21 +84,23 @@ fn apply(
     Ok(Some(replies))
 }
 
-/// An outcome from this size on is large: the records of a batch that have one share it.
+/// The size from which an outcome counts as large: the operations of a batch share a record that
+/// has one.
 const LARGE: usize = 16 << 10;
 
 /// The outcomes that a batch has loaded.
 #[derive(Default)]
 struct Load {
     bytes: usize,
-    /// The records with a large one, for further questions about them.
+    /// The records with a large outcome, for further operations about them.
     large: HashMap<Id, Box<Record>>,
-    /// The records whose outcomes had no room. Questions about them go later, all of them, so that they stay in their order.
+    /// The records whose outcomes did not fit. All operations about them go later, so that they
+    /// stay in order.
     left_out: HashSet<Id>,
 }
 
 impl Load {
-    /// Whether an outcome of so many bytes has room. There is always room for one.
+    /// Returns `true` if an outcome of this size fits. There is always room for one.
     fn has_room(&mut self, id: Id, bytes: usize) -> bool {
         let fits = self.bytes == 0 || self.bytes + bytes <= MAX_ANSWER_BYTES;
         if bytes > 0 && (!fits || self.left_out.contains(&id)) {
@@ -109,21 +112,21 @@ impl Load {
     }
 }
 
-/// What there is about a question.
+/// The record for an operation.
 enum Found {
     Record(Option<Box<Record>>),
-    /// There is a record that cannot be read.
+    /// The record cannot be read.
     Unreadable(StoreError),
-    /// There is a record whose outcome, of so many bytes, has no room.
+    /// The outcome of the record, of this size, does not fit.
     LeftOut(usize),
 }
 
-/// Every write raises it.
+/// The version, which every write raises.
 fn version(record: &Option<Box<Record>>) -> Option<u64> {
     record.as_ref().map(|record| record.version)
 }
 
-/// The record that a question is about, if there is one.
+/// The record that an operation is about, if there is one.
 fn find(read: &mut CachedStatement<'_>, question: &Question, load: &mut Load) -> rusqlite::Result<Found> {
     if let Some(record) = load.large.get(&question.id) {
         return Ok(Found::Record(Some(record.clone())));
@@ -150,7 +153,7 @@ fn find(read: &mut CachedStatement<'_>, question: &Question, load: &mut Load) ->
     })
 }
 
-/// What a question comes to, and what becomes of its record.
+/// The answer to an operation, which also changes its record.
 fn answer(asked: &Asked, record: &mut Option<Box<Record>>, now: Timestamp) -> What {
     match asked {
         Asked::Open(ask) => What::Opened(slot::open(record, ask, now)),

@@ -1,4 +1,4 @@
-//! Batches over one connection at a time.
+//! The committer of SQLite: it commits batches over one connection at a time.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::shared::question::Question;
 use crate::store::shared::record_id::Id;
 use crate::words::error::StoreError;
 
-/// Commits batches over one connection at a time, on a thread of its own.
+/// A committer, with a connection on a thread of its own.
 pub(super) struct Committer {
     options: SqliteOptions,
     running: TaskTracker,
@@ -34,8 +34,8 @@ impl group_commit::Committer for Committer {
         question.id
     }
 
-    /// What an earlier thread was at is either committed or rolled back: it has answered, or it has panicked and
-    /// nobody goes on with its transaction.
+    /// The work of an earlier thread is either committed or rolled back: the thread has answered,
+    /// or it has panicked and no other thread continues its transaction.
     async fn connect(&mut self) -> Result<(), StoreError> {
         if self.thread.is_none() {
             self.thread = Some(Thread::start(self.options.clone(), &self.running).await?);
@@ -47,7 +47,7 @@ impl group_commit::Committer for Committer {
         question.asked.weight()
     }
 
-    /// A batch finds out.
+    /// The size of answers is found out by the batch.
     fn answer_weight(_: &Arc<Question>) -> usize {
         0
     }

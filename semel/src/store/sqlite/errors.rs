@@ -1,4 +1,4 @@
-//! What an error of SQLite means.
+//! The meaning of an error of SQLite.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use rusqlite::{Error, ErrorCode, ffi};
 use crate::store::shared::group_commit::Failed;
 use crate::words::error::StoreError;
 
-/// Why something was not done, and what that means for the connection.
+/// The reason why an operation failed, and its consequence for the connection.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) failed: Failed,
-    /// Whether the connection should not be used again.
+    /// Set if the connection should not be used again.
     pub(super) ends_session: bool,
 }
 
@@ -25,8 +25,8 @@ impl Fault {
 
     /// An error of the commit itself, after which the transaction was rolled back.
     ///
-    /// A failed write or a failed sync may have left the whole of it in the write-ahead log, where it is found if the
-    /// process dies now.
+    /// A failed write or a failed sync may have left the whole transaction in the write-ahead log,
+    /// where it is found if the process dies now.
     pub(super) fn at_commit(path: &Path, error: Error) -> Self {
         match Meaning::of(&error) {
             Meaning::Broken | Meaning::Unreadable => {
@@ -38,12 +38,12 @@ impl Fault {
         }
     }
 
-    /// An error that says all: nothing was applied, and the connection is as good as before.
+    /// An error after which nothing was applied, and the connection is as usable as before.
     pub(super) fn of(error: StoreError) -> Self {
         Self { failed: Failed::Again(error), ends_session: false }
     }
 
-    /// What those who asked are told.
+    /// The error for the callers.
     pub(super) fn into_error(self) -> StoreError {
         match self.failed {
             Failed::Refused(error) | Failed::Again(error) | Failed::Slow(error) | Failed::Lost(error) => {
@@ -53,7 +53,8 @@ impl Fault {
     }
 }
 
-/// What an error of reading one record means for its question alone, if the others can go on in the same transaction.
+/// The error of reading one record, for its operation alone, if the rest can go on in the same
+/// transaction.
 pub(super) fn of_record(path: &Path, error: Error) -> Result<StoreError, Error> {
     // After an error of reading the file, SQLite has rolled the transaction back.
     match Meaning::of(&error) {
@@ -62,27 +63,28 @@ pub(super) fn of_record(path: &Path, error: Error) -> Result<StoreError, Error> 
     }
 }
 
-/// Whether somebody else has the lock.
+/// Returns `true` if another connection has the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
     Meaning::of(error) == Meaning::Busy
 }
 
-/// Known by its code, never by its text.
+/// The meaning of an error, which is recognised by its code, never by its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// Somebody else has the lock.
+    /// Another connection has the lock.
     Busy,
-    /// There is no room, or another reason that passes and does not harm the connection.
+    /// The disk or the file is full, or there is another transient reason that does not harm the
+    /// connection.
     Passing,
-    /// The file cannot be read or written: perhaps it can be after it was opened again.
+    /// The file cannot be read or written; reopening it may help.
     Broken,
     /// A page of the file cannot be read.
     Unreadable,
-    /// The file holds something that is not what SQLite wrote.
+    /// The file contains data that SQLite did not write.
     Damaged,
-    /// The file is of another kind.
+    /// The file is not an SQLite database.
     Foreign,
-    /// The same would happen again.
+    /// A retry would fail in the same way.
     Refused,
 }
 
@@ -119,14 +121,15 @@ impl Meaning {
         let path = path.display();
         match self {
             Self::Busy => {
-                let message = format!("somebody else has {path} locked");
+                let message = format!("another connection has {path} locked");
                 Failed::Again(StoreError::unavailable(message).with_source(error))
             }
             Self::Passing | Self::Broken => {
                 let message = format!("SQLite could not use {path}: {error}");
                 Failed::Again(StoreError::unavailable(message).with_source(error))
             }
-            // Perhaps only a page of it is, and the other questions of the batch are about the rest.
+            // Possibly only one page is unreadable, and the other operations of the batch are about
+            // the rest.
             Self::Unreadable => {
                 let message = format!("SQLite could not read a page of {path}: {error}");
                 Failed::Refused(StoreError::unavailable(message).with_source(error))

@@ -1,4 +1,4 @@
-//! The file itself, before SQLite has to do with it.
+//! The file itself, before SQLite opens it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -7,22 +7,24 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::words::error::StoreError;
 
-/// Held while a file is created.
+/// The lock that is held while a file is created.
 ///
-/// The locks of SQLite belong to a process and a file: closing any handle of the file drops them all. So nobody may open
-/// it by SQLite before whoever has created it has closed it again.
+/// The locks of SQLite belong to a process and a file: closing any handle of the file drops them
+/// all. So no thread may open the file by SQLite before the thread that has created it has closed
+/// it again.
 static CREATING: Mutex<()> = Mutex::new(());
 
-/// Creates the file if it is not there, empty and readable for this user only: it will hold the bodies of answers. Says
-/// where it is, so that a later change of the working directory does not lead to another.
+/// Creates the file if it does not exist, empty and readable for this user only, because it will
+/// contain the bodies of answers. Returns its absolute path, so that a later change of the working
+/// directory does not lead to another file.
 ///
 /// # Errors
-/// Refused if there cannot be such a file.
+/// Refused if the file cannot be created.
 pub(super) fn create(path: &Path) -> Result<PathBuf, StoreError> {
     let name = path.to_string_lossy();
     if name.is_empty() || name == ":memory:" {
         return Err(StoreError::refused(format!(
-            "{name:?} is no file, and its records could not be shared; for records in memory use `MemoryStore`"
+            "{name:?} is not a file, and its records could not be shared; for records in memory use `MemoryStore`"
         )));
     }
     if name.starts_with("file:") {
@@ -59,8 +61,8 @@ fn failed(path: &Path, error: io::Error) -> StoreError {
     .with_source(error)
 }
 
-/// Which file a path leads to. SQLite goes on with a file that was removed or replaced, and what it writes there is gone
-/// when it is closed.
+/// The identity of the file at a path. SQLite goes on with a file that was removed or replaced, and
+/// its writes are lost when that is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     #[cfg(unix)]
@@ -69,7 +71,7 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn of(path: &Path) -> Option<Self> {
-        // Asks for it without opening it, see above.
+        // The metadata is read without opening the file, see `CREATING`.
         let metadata = fs::metadata(path).ok()?;
         Some(Self::new(&metadata))
     }

@@ -1,4 +1,4 @@
-//! The schema, step by step.
+//! The migrations of the schema.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -39,7 +39,7 @@ const STEPS: Steps = Steps {
     ],
 };
 
-/// What tells a file of semel's from others, as the command `file` does: "seml".
+/// The number that marks a file of semel, for example for the command `file`: "seml".
 const APPLICATION_ID: i32 = 0x7365_6d6c;
 
 /// Refuses a schema that is missing, or that needs newer code than this.
@@ -47,9 +47,9 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Fault> {
     STEPS.check(&applied(connection, path)?, &path.display()).map_err(Fault::of)
 }
 
-/// Applies what is missing, and says how many steps that was.
+/// Applies the missing steps, and returns their number.
 pub(super) fn up(session: &Session) -> Result<u32, Fault> {
-    // One at a time has the lock; the others find the work done.
+    // One process at a time has the lock; later ones find the work done.
     let change = session.begin(TransactionBehavior::Immediate)?;
     let applied = applied(&change, session.path())?;
     let way = STEPS.way_up(&applied, &session.path().display()).map_err(Fault::of)?;
@@ -72,7 +72,8 @@ fn climb(change: &Connection, way: &[&Migration]) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Takes back every step above a version, the newest first, and says how many. What they held is gone.
+/// Reverts every step above a version, the newest first, and returns their number. The data of
+/// these steps is lost.
 pub(super) fn down(session: &Session, to: u32) -> Result<u32, Fault> {
     let change = session.begin(TransactionBehavior::Immediate)?;
     let applied = applied(&change, session.path())?;
@@ -99,13 +100,14 @@ pub(super) fn status(session: &Session) -> Result<Vec<MigrationStatus>, Fault> {
     Ok(STEPS.status(applied(&view, session.path())?))
 }
 
-/// The whole way up as one script for the shell of SQLite, for those who run their own migrations.
+/// The whole way up as one script for the shell of SQLite, for operators who run migrations with
+/// their own tools.
 pub(super) fn print() -> String {
     let mut script = format!("begin immediate;\n\n{BOOK}");
     for step in STEPS.all {
         let checksum = step.checksum_digits();
         let Migration { version, name, needs, up, .. } = step;
-        // Writing to a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(
             script,
             "\n{up}\ninsert into semel_migrations (version, name, checksum, needs)\nvalues ({version}, '{name}', x'{checksum}', {needs});\n",
@@ -115,7 +117,7 @@ pub(super) fn print() -> String {
     script
 }
 
-/// What the file says was applied; nothing if its book is not there.
+/// The applied steps according to the file; none if its table of migrations is missing.
 fn applied(connection: &Connection, path: &Path) -> Result<Vec<Applied>, Fault> {
     let fault = |e| Fault::before_commit(path, e);
     if !connection.query_row(include_str!("sql/has_book.sql"), [], |row| row.get(0)).map_err(fault)? {

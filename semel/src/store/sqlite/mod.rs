@@ -1,13 +1,15 @@
-//! Records in a file, by SQLite.
+//! The store in a file, by SQLite.
 //!
-//! Other stores teach their database the three primitives, as statements or scripts. SQLite needs none of that: it has
-//! one writer at a time, and whoever has its lock reads a record, lets [`slot`](crate::protocol::slot) change it, and writes it
-//! back. Nobody can write in between, so the write need not say what it expects to find.
+//! Other stores teach their database the three primitives, as statements or scripts. SQLite needs
+//! none of that: it has one writer at a time, and the holder of its lock reads a record, lets
+//! [`slot`](crate::protocol::slot) change it, and writes it back. No other writer can intervene, so
+//! the write need not name the state that it expects.
 //!
 //! - `options`, `file`: the path and the limits of a store, and the file with its permissions.
 //! - `committer`, `batch`: batches under the lock of the only writer.
 //! - `row`: a record as SQLite holds it.
-//! - `session`, `thread`, `side`: connections, the thread of each, and the connection for everything but batches.
+//! - `session`, `thread`, `side`: connections, the thread of each, and the connection for
+//!   everything but batches.
 //! - `operator`: listing, counting, pruning, and the secret beside the records.
 //! - `migrate`: the schema; `migrations/` has its steps.
 //! - `errors`: the meaning of an error code.
@@ -52,14 +54,16 @@ use batch::Answer;
 use committer::Committer;
 use side::Side;
 
-/// How many records are removed in one transaction. Meanwhile nobody else can write.
+/// The number of records that are removed in one transaction, during which no other connection can
+/// write.
 const PRUNED_AT_ONCE: u64 = 500;
 
-/// Records in a file: durable, for the processes of one host, without a server.
+/// A store in a file: durable, for the processes of one host, without a server.
 ///
-/// Questions of all callers go through a queue to one thread with one connection; what is queued when it is free is one
-/// batch, committed together. What is asked of one key is done in the order it was asked. Another connection lists,
-/// counts and prunes, so that it does not delay them.
+/// The operations of all callers go through a queue to one thread with one connection; operations
+/// that wait when it is free form one batch, which is committed together. Operations on one key are
+/// applied in the order of the calls. Another connection lists, counts and prunes, so that it does
+/// not delay them.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -74,9 +78,10 @@ const PRUNED_AT_ONCE: u64 = 500;
 /// ```
 ///
 /// # What it promises
-/// What is answered survives a crash of every process and of the host. It does not survive the loss of the disk. Several
-/// processes of one host may have the file open; those of two hosts must not, as the locks of network file systems cannot
-/// be relied upon. The clock is that of the host. docs/sqlite.md says more.
+/// An answered operation survives a crash of every process and of the host. It does not survive the
+/// loss of the disk. Several processes of one host may have the file open; processes of two hosts
+/// must not, because the locks of network file systems are not reliable. The clock is that of the
+/// host. See docs/sqlite.md.
 ///
 /// Clones share the queue and the connections.
 #[derive(Clone)]
@@ -93,12 +98,12 @@ struct Shared {
 }
 
 impl SqliteStore {
-    /// Opens the file at a path with the default options, and creates it if it is not there; see
+    /// Opens the file at a path with the default options, and creates it if it does not exist; see
     /// [`SqliteOptions::open`].
     ///
     /// # Errors
-    /// Refused if there is no such folder, the file cannot be written, is no SQLite database, or cannot have a
-    /// write-ahead log; unavailable if somebody else has it locked.
+    /// Refused if there is no such folder, the file cannot be written, is not an SQLite database,
+    /// or cannot have a write-ahead log; unavailable if another connection has it locked.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         SqliteOptions::new(path).open().await
     }
@@ -111,20 +116,22 @@ impl SqliteStore {
         Ok(Self { shared: Arc::new(Shared { batcher, committing, side, counted: Counted::default() }) })
     }
 
-    /// Brings the schema up to date, and says how many migrations that took. Several processes may do so at once. Tables
-    /// of others in the same file are left alone: those of semel begin with `semel_`.
+    /// Brings the schema up to date, and returns the number of applied migrations. Several
+    /// processes may do so at once. Other tables in the same file stay untouched: the names of
+    /// semel's tables begin with `semel_`.
     ///
     /// # Errors
-    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by somebody else.
+    /// Refused if the schema is newer than this code and cannot be used with it, or was changed by
+    /// other means.
     pub async fn migrate(&self) -> Result<u32, StoreError> {
         self.shared.side.run(migrate::up).await
     }
 
-    /// Takes the schema back to a version, and says how many migrations that took. At 0, nothing is left of it but the
-    /// file.
+    /// Reverts the schema to a version, and returns the number of reverted migrations. At 0, only
+    /// the file is left.
     ///
     /// # Errors
-    /// Refused if there are migrations that this code does not know.
+    /// Refused if the file has migrations that this code does not know.
     pub async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
         self.shared.side.run(move |session| migrate::down(session, to)).await
     }
@@ -137,13 +144,15 @@ impl SqliteStore {
         self.shared.side.run(migrate::status).await
     }
 
-    /// The whole schema as a script for the shell of SQLite, for those who run their own migrations.
+    /// The whole schema as a script for the shell of SQLite, for operators who run migrations with
+    /// their own tools.
     pub fn print_migrations(&self) -> String {
         migrate::print()
     }
 
-    /// How many bytes of the file are in use, without those that pruned records have left to new ones. What others keep in
-    /// the file counts as well; the write-ahead log does not. The number of records is not known without counting them.
+    /// The number of bytes of the file in use, without those that pruned records have left for new
+    /// ones. Other tables in the file are included; the write-ahead log is not. The number of
+    /// records is not known without counting them.
     ///
     /// # Errors
     /// Unavailable if the file cannot be read.
@@ -152,11 +161,12 @@ impl SqliteStore {
         Ok(StoreSize { bytes: Some(bytes), records: None })
     }
 
-    /// Answers what is queued, takes nothing more, and closes the connections. Whoever closes the last connection of all
-    /// processes leaves one file without a log beside it.
+    /// Answers the queued operations, accepts no more, and closes the connections. Closing the last
+    /// connection of all processes leaves one file without a log beside it.
     pub async fn close(&self) {
         self.shared.batcher.close().await;
-        // One after the other: of two that are closed at once, neither is the last one for SQLite.
+        // The connections are closed one after the other: of two that are closed at once, SQLite
+        // takes neither for the last one.
         self.shared.committing.close();
         self.shared.committing.wait().await;
         self.shared.side.close().await;
@@ -167,7 +177,7 @@ impl SqliteStore {
         self.shared.batcher.ask(I::LANE, question).await?.answer().await
     }
 
-    /// Asks about each item, and returns the answers in their order.
+    /// Sends each item, and returns the answers in their order.
     async fn ask_all<I: Item>(&self, items: &[I]) -> Result<Answers<I::Answer>, StoreError> {
         let results = match items {
             [item] => vec![self.ask(item).await],
@@ -175,7 +185,7 @@ impl SqliteStore {
         };
         let latest = results.iter().flatten().map(|answer| answer.now).max();
         let answers = results.into_iter().map(|result| {
-            I::answer(result?.what).ok_or_else(|| StoreError::unknown("SQLite answered another question"))
+            I::answer(result?.what).ok_or_else(|| StoreError::unknown("SQLite answered another operation"))
         });
         Ok(Answers { now: latest.unwrap_or_else(Timestamp::of_host), items: answers.collect() })
     }
@@ -235,7 +245,7 @@ impl Backend for SqliteStore {
             if gone < part || removed == limit {
                 return Ok(removed);
             }
-            // Others want the lock, too.
+            // The pause leaves the lock to other writers.
             sleep(began.elapsed()).await;
         }
     }

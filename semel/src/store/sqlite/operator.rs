@@ -14,10 +14,10 @@ use crate::words::error::StoreError;
 use crate::words::record::{Phase, Record};
 use crate::words::time::Timestamp;
 
-/// Behind all ids, which have 32 bytes.
+/// The end of all ids, which have 32 bytes.
 const END: [u8; 33] = [0xff; 33];
 
-/// The ids that may be on a page.
+/// The range of ids that may be on a page.
 struct Range {
     first: Vec<u8>,
     last: Vec<u8>,
@@ -28,7 +28,7 @@ impl Range {
         let mut first = Vec::new();
         if let Some(after) = &query.after {
             first = record_id::position(after, 32)?;
-            // There is nothing between some bytes and the same with a zero behind them.
+            // The next possible value after some bytes is the same bytes followed by a zero.
             first.push(0);
         }
         Ok(match query.whole_key()?.map(|key| Id::of(&key)) {
@@ -38,7 +38,7 @@ impl Range {
     }
 }
 
-/// A page of the records that match.
+/// A page of the matching records.
 pub(super) fn scan(session: &Session, query: &ListQuery) -> Result<Page, Fault> {
     let range = Range::of(query).map_err(Fault::of)?;
     let view = session.begin_fitting(TransactionBehavior::Deferred)?;
@@ -96,7 +96,7 @@ fn find(view: &Transaction<'_>, query: &ListQuery, range: &Range, now: Timestamp
     rows.collect()
 }
 
-/// How many records there are in each phase.
+/// The number of records in each phase.
 pub(super) fn count(session: &Session) -> Result<Stats, Fault> {
     let view = session.begin_fitting(TransactionBehavior::Deferred)?;
     let now = row::number(Timestamp::of_host().as_micros());
@@ -114,7 +114,7 @@ pub(super) fn count(session: &Session) -> Result<Stats, Fault> {
     count.map_err(|e| session.fault(e))
 }
 
-/// How many bytes of the file are in use.
+/// The number of bytes of the file in use.
 pub(super) fn used_bytes(session: &Session) -> Result<u64, Fault> {
     let view = session.begin_fitting(TransactionBehavior::Deferred)?;
     let number = |pragma: &str| {
@@ -124,8 +124,8 @@ pub(super) fn used_bytes(session: &Session) -> Result<u64, Fault> {
     used().map_err(|e| session.fault(e))
 }
 
-/// Removes so many of the expired records at most, in one transaction, and says how many. With the last of them, their
-/// bytes leave the write-ahead log.
+/// Removes at most this many of the expired records, in one transaction, and returns their number.
+/// When the last of them is removed, their bytes leave the write-ahead log.
 pub(super) fn prune(session: &Session, prune: &Prune, limit: u64) -> Result<u64, Fault> {
     let change = session.begin_fitting(TransactionBehavior::Immediate)?;
     let cutoff = row::number(prune.cutoff(Timestamp::of_host()).as_micros());
@@ -143,13 +143,14 @@ pub(super) fn prune(session: &Session, prune: &Prune, limit: u64) -> Result<u64,
     Ok(removed as u64)
 }
 
-/// Writes the secret if there is none, or if it is exactly the expected one; returns the one that is kept afterwards.
+/// Writes the secret if there is none, or if it is exactly the expected one; returns the secret
+/// that is stored afterwards.
 pub(super) fn keep_secret(
     session: &Session,
     expected: Option<&[u8]>,
     value: &[u8],
 ) -> Result<Vec<u8>, Fault> {
-    // Mostly it is there, and is only read: that needs no lock.
+    // The secret usually exists, and is only read, which needs no lock.
     let view = session.begin_fitting(TransactionBehavior::Deferred)?;
     let kept = read_secret(&view).map_err(|e| session.fault(e))?;
     drop(view);

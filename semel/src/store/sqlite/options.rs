@@ -1,4 +1,4 @@
-//! Which file to use, and how.
+//! The options of a store in a file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::migrate;
 use crate::store::shared::limits;
 use crate::words::error::StoreError;
 
-/// Which file to use, and how.
+/// The options of a store in a file: its path and its limits.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -30,43 +30,46 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// For how long the lock of another writer is waited for, unless set.
+    /// The time limit for the lock of another writer, unless set.
     pub const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Options for the file at a path. It is a path as it is, never a URI.
+    /// Options for the file at a path. The text is always a path, never a URI.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self { path: path.as_ref().to_owned(), busy_timeout: Self::DEFAULT_BUSY_TIMEOUT, max_bytes: None }
     }
 
-    /// For how long the lock of another writer is waited for: of another process, or of a user who has an open
-    /// transaction on the file. Then those who asked hear "unavailable", and nothing was applied. A batch is tried
-    /// again until about two seconds are over in all, so a shorter wait is not the last one.
+    /// Sets the time limit for the lock of another writer: of another process, or of a user who has
+    /// an open transaction on the file. After it the callers get "unavailable", and nothing was
+    /// applied. A batch is tried again until about two seconds are over in all, so a shorter wait
+    /// is not the last one.
     ///
     /// # Errors
-    /// Refused if it is not within 10 ms and 10 minutes.
+    /// Refused if it is not between 10 ms and 10 minutes.
     pub fn with_busy_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
         Ok(Self { busy_timeout: limits::timeout(timeout, Duration::from_millis(10))?, ..self })
     }
 
-    /// How large the file may become, rounded down to whole pages. When it is full, new keys are refused as
-    /// unavailable until some records are pruned; so is every outcome that needs more room than there is. The
-    /// write-ahead log beside it is not counted. Without this, the disk is the limit.
+    /// Sets the largest size of the file, rounded down to whole pages. When it is full, new keys
+    /// are refused as unavailable until some records are pruned; so is every outcome that does not
+    /// fit. The write-ahead log beside it is not counted. Unless set, the disk is the limit.
     #[must_use]
     pub fn with_max_bytes(self, bytes: u64) -> Self {
         Self { max_bytes: Some(bytes), ..self }
     }
 
-    /// The whole schema as a script for the shell of SQLite, for those who run their own migrations. It opens no file.
+    /// The whole schema as a script for the shell of SQLite, for operators who run migrations with
+    /// their own tools. It opens no file.
     pub fn print_migrations(&self) -> String {
         migrate::print()
     }
 
-    /// Opens the file, and creates it if it is not there, readable for this user only. The schema may be missing yet,
-    /// see [`SqliteStore::migrate`].
+    /// Opens the file, and creates it if it does not exist, readable for this user only. The schema
+    /// may still be missing, see [`SqliteStore::migrate`].
     ///
     /// # Errors
-    /// Refused if there is no such folder, the file cannot be written, is no SQLite database, or cannot have a
-    /// write-ahead log; unavailable if somebody else has it locked for longer than the timeout.
+    /// Refused if there is no such folder, the file cannot be written, is not an SQLite database,
+    /// or cannot have a write-ahead log; unavailable if another connection has it locked for longer
+    /// than the timeout.
     pub async fn open(self) -> Result<SqliteStore, StoreError> {
         SqliteStore::with_options(self).await
     }

@@ -1,4 +1,4 @@
-//! A row as a record, and a record as a row.
+//! The conversion between rows and records.
 
 use std::num::TryFromIntError;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::words::record::{Note, Owner, Record, RecordState};
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// The columns in which statements show and take records, in their order.
+/// The columns of a record in the statements, in their order.
 #[derive(Debug, Clone, Copy)]
 enum Column {
     Id,
@@ -52,7 +52,8 @@ enum Column {
     Key,
 }
 
-/// A number as SQLite has it. Moments and fences are far below its end, except for those that stand for "never".
+/// A number in the range of SQLite. Moments and fences are far below its end, except for those that
+/// stand for "never".
 pub(super) fn number(found: u64) -> i64 {
     i64::try_from(found).unwrap_or(i64::MAX)
 }
@@ -65,7 +66,7 @@ fn moment(at: Timestamp) -> i64 {
     number(at.as_micros())
 }
 
-/// Writes records.
+/// The prepared statements that write records.
 pub(super) struct Writer<'a> {
     create: CachedStatement<'a>,
     update: CachedStatement<'a>,
@@ -79,7 +80,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Writes a record under its id, where there is none yet or another version of it.
+    /// Writes a record under its id, either as a new row or over an older version.
     pub(super) fn put(&mut self, id: Id, record: &Record, is_new: bool) -> rusqlite::Result<()> {
         let (intent, scope, note) = (&record.intent, record.key.scope(), record.note.as_ref());
         let fingerprint = intent.fingerprint();
@@ -114,7 +115,8 @@ impl<'a> Writer<'a> {
             outcome.and_then(Outcome::subtype),
             outcome.map(Outcome::stored_headers),
             outcome.and_then(Outcome::body).map(|body| &**body),
-            // For pruning alone: it is told by the others when a record is read.
+            // The end of the retention is for pruning alone: a reader derives it from the other
+            // columns.
             record.expires_at().map(moment),
             scope.realm(),
             scope.principal(),
@@ -123,7 +125,7 @@ impl<'a> Writer<'a> {
         if is_new {
             self.create.execute(columns)?;
         } else {
-            // The key stays as it is.
+            // The columns of the key stay as they are.
             self.update.execute(&columns[..Column::Realm as usize])?;
         }
         Ok(())
@@ -135,13 +137,13 @@ pub(super) fn id<'a>(row: &'a Row<'_>) -> Result<&'a [u8], StoreError> {
     bytes(row, Column::Id)
 }
 
-/// How many bytes of an outcome are in a row.
+/// The number of bytes of an outcome in a row.
 pub(super) fn outcome_bytes(row: &Row<'_>) -> usize {
     let bytes = |column| optional(row, column, bytes).ok().flatten().map_or(0, <[u8]>::len);
     bytes(Column::Headers) + bytes(Column::Body)
 }
 
-/// The key of a row that was found by something else.
+/// The key of a row that was not found by its key.
 pub(super) fn key(row: &Row<'_>) -> Result<Key, StoreError> {
     let (principal, value) = (text(row, Column::Principal)?, text(row, Column::Key)?);
     Scope::new(text(row, Column::Realm)?)
@@ -150,8 +152,8 @@ pub(super) fn key(row: &Row<'_>) -> Result<Key, StoreError> {
         .map_err(|e| corrupt("key", e))
 }
 
-/// The record in a row, of a key that is known to whoever asked. A repeat brings along the intent that it most likely
-/// has.
+/// The record in a row, for a caller that knows the key. A repeat also passes the intent that the
+/// record most likely has, to share its memory.
 pub(super) fn record(row: &Row<'_>, key: Key, likely: Option<&Intent>) -> Result<Record, StoreError> {
     let at = |column| get(row, column).map(Timestamp::from_micros);
     let note = optional(row, Column::Note, text)?;
@@ -220,7 +222,7 @@ fn outcome(row: &Row<'_>) -> Result<Outcome, StoreError> {
     )
 }
 
-/// A number of a row that is not negative, and not too large either.
+/// A number of a row, which is not negative and fits the type.
 fn get<T: TryFrom<i64, Error = TryFromIntError>>(row: &Row<'_>, column: Column) -> Result<T, StoreError> {
     let number: i64 = row.get(column as usize).map_err(|e| unexpected(column, e))?;
     number.try_into().map_err(|e| unexpected(column, e))
@@ -246,7 +248,8 @@ fn optional<'a, 'b, T>(
     if value == ValueRef::Null { Ok(None) } else { get(row, column).map(Some) }
 }
 
-/// The schema is not the one that this code was written for, or somebody else has written the row.
+/// The error for a row of an unexpected form: the schema is not the one that this code was written
+/// for, or another program has written the row.
 fn unexpected(column: Column, why: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::corrupt(format!("column {column:?} is not as expected")).with_source(why)
 }

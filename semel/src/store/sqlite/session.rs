@@ -13,17 +13,18 @@ use super::migrate;
 use super::options::SqliteOptions;
 use crate::words::error::StoreError;
 
-/// The pause before the lock is tried again: it grows up to the longest, and half of it is left to chance. SQLite itself
-/// would pause for up to 100 ms, and somebody else would always be faster.
+/// The pause before the lock is tried again: it grows up to the longest, and half of it is random.
+/// SQLite itself would pause for up to 100 ms, and another connection would always be faster.
 const MIN_PAUSE: Duration = Duration::from_micros(100);
 const MAX_PAUSE: Duration = Duration::from_millis(2);
-/// After how many pages, 16 MiB of them, the write-ahead log is copied into the file. The same pages are written again and
-/// again, and copied once.
+/// The number of pages, 16 MiB in all, after which the write-ahead log is copied into the file. The
+/// same pages are written again and again, and copied once.
 const CHECKPOINT_PAGES: u32 = 4_000;
-/// To what size the write-ahead log is cut when it has grown beyond it, say because of a long listing.
+/// The size to which the write-ahead log is cut when it has grown beyond it, for example because of
+/// a long listing.
 const LOG_BYTES: u64 = 64 << 20;
-/// How many pages of the file a connection keeps in memory: ids are spread over all pages of their index, and with the
-/// default of 2 MiB most would be read anew for each batch.
+/// The size of a connection's page cache: ids are spread over all pages of their index, and with
+/// the default of 2 MiB most pages would be read again for each batch.
 const CACHE_KIB: u64 = 16 << 10;
 
 /// A connection to the file.
@@ -31,14 +32,14 @@ pub(super) struct Session {
     connection: Connection,
     options: SqliteOptions,
     identity: Identity,
-    /// The version of the schema, as SQLite counts its changes, that was found to fit.
+    /// The version of the schema, as SQLite counts its changes, that was last found to fit.
     fitting: Cell<Option<i64>>,
-    /// Whether records were removed whose bytes may still be in the write-ahead log.
+    /// Set if records were removed whose bytes may still be in the write-ahead log.
     leftovers: Cell<bool>,
 }
 
 impl Session {
-    /// Opens the file, which has to be there.
+    /// Opens the file, which has to exist.
     pub(super) fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         let path = &options.path;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -54,13 +55,14 @@ impl Session {
         &self.options.path
     }
 
-    /// Begins a transaction, whatever the schema is: one that only looks, or one that has the lock of the only writer.
+    /// Begins a transaction under any schema: one that only reads, or one that has the lock of the
+    /// only writer.
     pub(super) fn begin(&self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Fault> {
         self.begin_seeing(behavior).map(|(begun, _)| begun)
     }
 
-    /// The same, if the schema fits. It is checked whenever it has changed: as the transaction sees it, it cannot change
-    /// any more.
+    /// Begins a transaction if the schema fits. The schema is checked whenever it has changed:
+    /// within the transaction it cannot change any more.
     pub(super) fn begin_fitting(&self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Fault> {
         let (begun, version) = self.begin_seeing(behavior)?;
         if self.fitting.get() != Some(version) {
@@ -78,14 +80,14 @@ impl Session {
         }
         patiently(self.options.busy_timeout, || {
             let begun = Transaction::new_unchecked(&self.connection, behavior)?;
-            // One that only looks begins in truth when it looks.
+            // A transaction that only reads takes its snapshot with its first read, which this is.
             let version = begun.prepare_cached("pragma schema_version")?.query_row([], |row| row.get(0))?;
             Ok((begun, version))
         })
         .map_err(|e| self.fault(e))
     }
 
-    /// Commits. If that fails, it was rolled back, and the fault says what is known.
+    /// Commits. A commit that fails was rolled back, and the fault says what is known.
     pub(super) fn commit(&self, change: Transaction<'_>) -> Result<(), Fault> {
         change.commit().map_err(|error| {
             let mut fault = Fault::at_commit(self.path(), error);
@@ -94,13 +96,14 @@ impl Session {
         })
     }
 
-    /// Notes that the write-ahead log may hold the bytes of removed records.
+    /// Records that the write-ahead log may contain the bytes of removed records.
     pub(super) fn leave_behind(&self) {
         self.leftovers.set(true);
     }
 
-    /// Copies the write-ahead log into the file and cuts it to nothing, if it may hold bytes of removed records. While
-    /// another connection reads or writes, this is left for the next time: SQLite cannot cut a log that is in use.
+    /// Copies the write-ahead log into the file and truncates it, if it may contain bytes of
+    /// removed records. While another connection reads or writes, this is left for the next time:
+    /// SQLite cannot truncate a log that is in use.
     pub(super) fn clear_log(&self) {
         if !self.leftovers.get() {
             return;
@@ -115,7 +118,7 @@ impl Session {
         }
     }
 
-    /// What an error means that came before a commit.
+    /// The meaning of an error that came before a commit.
     pub(super) fn fault(&self, error: rusqlite::Error) -> Fault {
         Fault::before_commit(self.path(), error)
     }
@@ -124,7 +127,7 @@ impl Session {
 fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreError> {
     let path = options.path.display();
     let fault = |e| Fault::before_commit(&options.path, e).into_error();
-    // It is waited for by `patiently`.
+    // `patiently` waits for the lock instead.
     connection.busy_timeout(Duration::ZERO).map_err(fault)?;
     if connection.is_readonly("main").map_err(fault)? {
         return Err(StoreError::refused(format!("{path} cannot be written by this process")));
@@ -138,16 +141,18 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
             "{path} cannot have a write-ahead log (its journal mode is {mode}); is it on a network file system?"
         )));
     }
-    // With FULL every commit waits for the disk; with less, a power loss forgets what was answered. Deleted content is
-    // overwritten with zeros: it may be a body that an operator has been asked to erase.
+    // With FULL every commit waits for the disk; with less, a power loss would lose acknowledged
+    // writes. Deleted content is overwritten with zeros: it may be a body that an operator has been
+    // asked to erase.
     let settings = format!(
         "pragma synchronous = full; pragma secure_delete = on; pragma temp_store = memory; pragma cache_size = -{CACHE_KIB}; \
          pragma wal_autocheckpoint = {CHECKPOINT_PAGES}; pragma journal_size_limit = {LOG_BYTES}"
     );
     connection.execute_batch(&settings).map_err(fault)?;
-    // Whoever opens the file after a crash finds the whole of a commit that was written and perhaps not synced yet. This
-    // syncs it, before anybody is told of it; and if another process is about to, it is waited for. That there is no room
-    // for what follows then, to copy it, is no hindrance.
+    // The first process that opens the file after a crash finds complete commits that were written
+    // and possibly not synced yet. This syncs them, before any caller sees them; and if another
+    // process is about to, this waits for it. If the copying that follows finds the disk full, that
+    // does no harm.
     match patiently(options.busy_timeout, || sync(connection)) {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {}
         synced => synced.map_err(fault)?,
@@ -161,7 +166,8 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
     Ok(())
 }
 
-/// Syncs the log. That somebody else is doing so is told by a number; here it is an error like every other lock.
+/// Syncs the log. SQLite reports by a number that another connection is doing so; here it becomes
+/// an error like every other lock.
 fn sync(connection: &Connection) -> rusqlite::Result<()> {
     let busy: i64 = connection.query_row("pragma wal_checkpoint(passive)", [], |row| row.get(0))?;
     match busy {
@@ -170,7 +176,7 @@ fn sync(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Tries again while somebody else has the lock, until the time is up.
+/// Tries again while another connection has the lock, until the time is up.
 fn patiently<T>(timeout: Duration, mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let began = Instant::now();
     let mut pause = MIN_PAUSE;

@@ -1,4 +1,4 @@
-//! A connection beside the one that commits batches, so that a long listing delays nobody.
+//! A connection beside the one that commits batches, so that a long listing delays no batch.
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ pub(super) struct Side {
 
 enum State {
     Open(Arc<Thread>),
-    /// It is opened when it is needed.
+    /// No connection; one is opened when it is needed.
     Idle,
     Closed,
 }
 
 impl Side {
-    /// Opens the file, so that what is wrong with it is known at once.
+    /// Opens the file, so that a problem with it is known at once.
     pub(super) async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         let side = Self { options, running: TaskTracker::new(), state: Mutex::new(State::Idle) };
         side.thread().await?;
         Ok(side)
     }
 
-    /// What a job comes to on this connection.
+    /// The result of a job on this connection.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Session) -> Result<T, Fault> + Send + 'static,
@@ -49,12 +49,12 @@ impl Side {
             Some(Err(fault)) => fault.into_error(),
             _ => {
                 let path = self.options.path.display();
-                StoreError::unknown(format!("the thread that looks into {path} has panicked"))
+                StoreError::unknown(format!("the thread that reads {path} has panicked"))
             }
         })
     }
 
-    /// Does what was asked for, takes nothing more, and closes the connection.
+    /// Finishes the waiting jobs, accepts no more, and closes the connection.
     pub(super) async fn close(&self) {
         *self.state.lock().await = State::Closed;
         self.running.close();
@@ -75,7 +75,7 @@ impl Side {
         }
     }
 
-    /// Takes leave of a thread, unless another has taken its place.
+    /// Discards a thread, unless another has replaced it.
     async fn give_up(&self, thread: &Arc<Thread>) {
         let mut state = self.state.lock().await;
         if matches!(&*state, State::Open(kept) if Arc::ptr_eq(kept, thread)) {

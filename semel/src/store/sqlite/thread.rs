@@ -12,21 +12,22 @@ use crate::words::error::StoreError;
 
 type Job = Box<dyn FnOnce(&Session) + Send>;
 
-/// A thread that has a connection for itself, and does one job after the other. It ends when this is dropped, after what
-/// it was given.
+/// A thread that owns a connection, and does one job after the other. It ends when this is dropped,
+/// after the jobs that it was given.
 pub(super) struct Thread {
     jobs: mpsc::Sender<Job>,
 }
 
 impl Thread {
-    /// Starts one, and opens its connection. The tracker knows of it until the connection is closed.
+    /// Starts a thread, and opens its connection. The tracker counts it until the connection is
+    /// closed.
     pub(super) async fn start(options: SqliteOptions, running: &TaskTracker) -> Result<Self, StoreError> {
         let path = options.path.clone();
         let (jobs, queue) = mpsc::channel::<Job>();
         let (opened, open) = oneshot::channel();
         let running = running.token();
         let work = move || {
-            // It is dropped last.
+            // The token is dropped last.
             let _running = running;
             let session = match Session::open(options) {
                 Ok(session) => session,
@@ -45,8 +46,8 @@ impl Thread {
         Ok(Self { jobs })
     }
 
-    /// What a job comes to; nothing if it has panicked, which ends the thread and rolls back what it was at. A job is
-    /// done whether its answer is still waited for or not.
+    /// The result of a job; `None` if the job has panicked, which ends the thread and rolls back
+    /// its transaction. A job is done whether or not its answer is still awaited.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Session) -> T + Send + 'static,
@@ -54,7 +55,7 @@ impl Thread {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(move |session: &Session| {
             let done = job(session);
-            // Whoever went away does not want to know.
+            // A caller that was dropped does not need the answer.
             let _ = reply.send(done);
         });
         self.jobs.send(job).ok()?;
@@ -70,7 +71,7 @@ mod tests {
     use rusqlite::TransactionBehavior;
 
     fn begin(session: &Session) -> rusqlite::Transaction<'_> {
-        session.begin(TransactionBehavior::Immediate).expect("nobody else has the lock")
+        session.begin(TransactionBehavior::Immediate).expect("no other connection has the lock")
     }
 
     #[tokio::test]

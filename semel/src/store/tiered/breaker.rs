@@ -1,4 +1,5 @@
-//! Puts aside who fails, and tries again before long.
+//! The circuit breaker in front of a hot store: it skips a store that fails, and tries it again
+//! before long.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,21 +7,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many failures in a row are enough.
+/// The number of failures in a row that open the circuit breaker.
 const ENOUGH: u32 = 3;
-/// The pause before the next try: it doubles with each that fails, up to the longest.
+/// The pause before the next try: it doubles with each failure, up to the longest.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Breaker {
-    /// Whether nothing has failed since the last answer, so that there is nothing to look up.
+    /// Set if nothing has failed since the last answer, so that the state need not be locked.
     is_well: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many questions in a row have failed.
+    /// The number of failures in a row.
     failures: u32,
     aside: Option<Aside>,
 }
@@ -30,14 +31,14 @@ struct Aside {
     pause: Duration,
 }
 
-/// Whether to ask.
+/// The way in which a caller may use the hot store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Yes.
+    /// The caller asks.
     Ask,
-    /// It is time to find out whether there are answers again: this one caller asks, and waits for nothing.
+    /// The circuit breaker may close again: this one caller asks, and does not wait for the answer.
     Try,
-    /// No.
+    /// The caller skips the hot store.
     Aside,
 }
 
@@ -61,7 +62,7 @@ impl Breaker {
         }
     }
 
-    /// There was an answer. Says whether that is news.
+    /// Records an answer. Returns `true` if it closes the circuit breaker.
     pub(super) fn succeeded(&self) -> bool {
         if self.is_well.load(Ordering::Relaxed) {
             return false;
@@ -71,7 +72,8 @@ impl Breaker {
         std::mem::take(&mut *state).aside.is_some()
     }
 
-    /// There was none, to who asked or to who tried. Says whether this was the one that made it enough.
+    /// Records a failure of a regular question or of a try. Returns `true` if it opens the circuit
+    /// breaker.
     pub(super) fn failed(&self, turn: Turn) -> bool {
         let mut state = self.state();
         self.is_well.store(false, Ordering::Relaxed);
@@ -86,7 +88,7 @@ impl Breaker {
                 aside.pause = (aside.pause * 2).min(MAX_PAUSE);
                 aside.next_try = Instant::now() + aside.pause;
             }
-            // Those who had asked before it was put aside say nothing new.
+            // Failures of questions from before the circuit breaker opened are not counted.
             None | Some(_) => {}
         }
         false
@@ -106,12 +108,12 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(1);
 
     #[tokio::test(start_paused = true)]
-    async fn who_fails_is_put_aside_and_tried_again_ever_more_seldom() {
+    async fn a_failing_store_is_skipped_and_tried_again_after_growing_pauses() {
         let breaker = Breaker::new();
         assert!(!breaker.failed(Turn::Ask) && !breaker.failed(Turn::Ask));
         assert_eq!(breaker.turn(), Turn::Ask);
         assert!(breaker.failed(Turn::Ask));
-        // Those who asked at the same time do not make it worse.
+        // Concurrent questions do not extend the pause.
         (0..60).for_each(|_| assert!(!breaker.failed(Turn::Ask)));
         for pause in [100, 200, 400, 800, 1_600, 2_000, 2_000].map(Duration::from_millis) {
             assert_eq!(breaker.turn(), Turn::Aside);

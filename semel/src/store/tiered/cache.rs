@@ -1,4 +1,4 @@
-//! Memory as a hot store.
+//! The memory of the process as a hot store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::lease::Fence;
 
-/// Memory of this process as the hot store of a [`Tiered`](super::Tiered): it keeps as many outcomes as have room, those
-/// that are asked for first.
+/// The memory of this process as the hot store of a [`Tiered`](super::Tiered): it keeps as many
+/// outcomes as fit, and prefers those that are used.
 ///
-/// Clones share what they remember.
+/// Clones share their content.
 #[derive(Clone)]
 pub struct MemoryCache {
     shared: Arc<Shared>,
@@ -26,7 +26,7 @@ pub struct MemoryCache {
 
 struct Shared {
     entries: Cache<Key, Entry, ByBytes>,
-    /// What was forgotten lately. It is apart, so that it is not itself forgotten too early.
+    /// The recently forgotten keys. They are kept apart, so that they are not evicted too early.
     buried: Mutex<HashMap<Key, Buried>>,
 }
 
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// An entry weighs as many bytes as it takes up, roughly.
+/// The weight of an entry: its approximate size in memory.
 #[derive(Clone)]
 struct ByBytes;
 
@@ -62,9 +62,9 @@ impl Weighter<Key, Entry> for ByBytes {
 }
 
 impl MemoryCache {
-    /// A cache of about so many bytes.
+    /// A cache of about this many bytes.
     pub fn new(bytes: u64) -> Self {
-        // What is small weighs about this much.
+        // A small entry weighs about this much.
         let entries = (bytes / 800).clamp(16, 1 << 24) as usize;
         let shared =
             Shared { entries: Cache::with_weighter(entries, bytes, ByBytes), buried: Mutex::default() };
@@ -98,7 +98,8 @@ impl Hot for MemoryCache {
     ) -> Result<(), StoreError> {
         let now = Instant::now();
         let entry = Entry { remembered: Arc::new(remembered.clone()), until: now + kept };
-        // Held until the entry is there: a burial comes either before it, and is seen, or after it, and removes it.
+        // The lock is held until the entry is there: a burial comes either before it, and is seen,
+        // or after it, and removes it.
         let buried = self.buried();
         let forgotten = buried.get(key).filter(|buried| now < buried.until).map(|buried| buried.rank);
         let there = self.shared.entries.peek(key).map(|there| there.rank()).max(forgotten);
@@ -113,7 +114,8 @@ impl Hot for MemoryCache {
         let mut buried = self.buried();
         let now = Instant::now();
         if buried.len() == buried.capacity() {
-            // Before it grows, and not for each: many may be forgotten at once.
+            // The map is cleaned before it grows, and not at each burial, because many keys may be
+            // forgotten at once.
             buried.retain(|_, buried| now < buried.until);
         }
         let rank = Rank { fence, forgotten: true };

@@ -1,4 +1,4 @@
-//! The hot store as a tier meets it: it may be slow or dead, and nobody is to notice.
+//! A hot store that may be slow or down, without an effect on the callers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,14 +18,15 @@ use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::lease::Fence;
 
-/// For how long after a question to the durable store its answer may be planted. Later it may not: the key may have been
-/// forgotten since.
+/// The time after a question to the durable store within which its answer may be planted. Later it
+/// may not: the key may have been forgotten since.
 const PLANT_WITHIN: Duration = Duration::from_secs(5);
-/// For how long it is remembered that a key was forgotten: for longer than anything older can be planted.
+/// The time for which a forgotten key is remembered as such: longer than anything older can be
+/// planted.
 const BURIED_FOR: Duration = Duration::from_secs(30);
-/// For how long a burial is waited for; an operator waits for it.
+/// The time limit for a burial, for which an operator waits.
 const BURY_LIMIT: Duration = Duration::from_secs(5);
-/// How many outcomes may be on their way; the hot store goes without the others.
+/// The largest number of outcomes in flight to the hot store; further ones are not planted.
 const MAX_PLANTING: usize = 1_024;
 
 pub(super) struct Front<H> {
@@ -39,9 +40,9 @@ pub(super) struct Front<H> {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// For how long something is remembered at most.
+    /// The longest time for which an outcome is remembered.
     pub(super) retention: Duration,
-    /// For how long an answer is waited for.
+    /// The time limit for an answer.
     pub(super) timeout: Duration,
 }
 
@@ -49,7 +50,8 @@ impl<H: Hot> Front<H> {
     pub(super) fn new(hot: Arc<H>, limits: Limits) -> Self {
         let (breaker, meter) = (Breaker::new(), HotMeter::new(hot.name()));
         let (planting, tasks) = (Arc::new(Semaphore::new(MAX_PLANTING)), TaskTracker::new());
-        // It is never opened, so that it can be waited for more than once; a closed one takes tasks all the same.
+        // The tracker stays closed, so that it can be waited for more than once; a closed tracker
+        // still accepts tasks.
         tasks.close();
         Self { hot, limits, breaker, meter, planting, tasks }
     }
@@ -65,7 +67,7 @@ impl<H: Hot> Front<H> {
         &self.hot
     }
 
-    /// What is remembered of a key; nothing if there is no answer.
+    /// The outcome that is remembered of a key; `None` if there is no answer.
     pub(super) async fn recall(self: &Arc<Self>, key: &Key) -> Option<Remembered> {
         match self.breaker.turn() {
             Turn::Ask => {
@@ -90,7 +92,8 @@ impl<H: Hot> Front<H> {
         }
     }
 
-    /// Plants in the background what was asked of the durable store at `began`, and is kept there for so long.
+    /// Plants in the background the answer to a question that the durable store was asked at
+    /// `began`, and that it keeps for the time `left`.
     pub(super) fn plant(self: &Arc<Self>, key: &Key, remembered: Remembered, left: Duration, began: Instant) {
         let turn = self.breaker.turn();
         if turn == Turn::Aside {
@@ -101,7 +104,7 @@ impl<H: Hot> Front<H> {
         let (front, key) = (Arc::clone(self), key.clone());
         self.tasks.spawn(async move {
             let within = PLANT_WITHIN.saturating_sub(began.elapsed());
-            // It may get there that much later.
+            // The hot store may receive it that much later.
             let left = until.saturating_duration_since(Instant::now());
             let kept = left.min(front.limits.retention).saturating_sub(within);
             if !within.is_zero() && !kept.is_zero() {
@@ -111,16 +114,16 @@ impl<H: Hot> Front<H> {
         });
     }
 
-    /// Forgets a key, however the hot store has fared of late.
+    /// Forgets a key, whether or not the circuit breaker is open.
     ///
     /// # Errors
-    /// Unknown if the hot store does not say that it has: the durable store may have made its change.
+    /// Unknown if the hot store does not confirm it: the durable store may have made its change.
     pub(super) async fn bury(&self, key: &Key, fence: Fence) -> Result<(), StoreError> {
         let late = |_| Err(StoreError::unavailable(format!("no answer within {BURY_LIMIT:?}")));
         let buried = timeout(BURY_LIMIT, self.hot.bury(key, fence, BURIED_FOR)).await.unwrap_or_else(late);
         buried.map_err(|e| {
             StoreError::unknown(format!(
-                "the durable store was asked, but the hot one ({}) did not hear of it, and may replay what it remembers \
+                "the durable store was asked, but the hot one ({}) was not reached, and may replay an outcome \
                  for up to {:?}; try again",
                 self.hot.name(),
                 self.limits.retention
@@ -129,12 +132,13 @@ impl<H: Hot> Front<H> {
         })
     }
 
-    /// Waits until nothing is on its way.
+    /// Waits until nothing is in flight to the hot store.
     pub(super) async fn drain(&self) {
         self.tasks.wait().await;
     }
 
-    /// The answer of the hot store, if it comes in time; what it came to is remembered.
+    /// The answer of the hot store, if it comes in time; the circuit breaker records success or
+    /// failure.
     async fn judged<T>(
         &self,
         turn: Turn,
@@ -149,7 +153,7 @@ impl<H: Hot> Front<H> {
             }
             Err(error) => {
                 if self.breaker.failed(turn) {
-                    tracing::warn!(store = self.hot.name(), %error, "the hot store is put aside, and tried again");
+                    tracing::warn!(store = self.hot.name(), %error, "the hot store fails: it is skipped, and tried again");
                 }
             }
         }
@@ -161,7 +165,7 @@ impl<H: Hot> Front<H> {
         question: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let mut question = pin!(question);
-        // A store that knows the answer needs no timer.
+        // A store that answers at once needs no timer.
         if let Poll::Ready(answer) = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await {
             return answer;
         }

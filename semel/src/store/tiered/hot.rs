@@ -1,4 +1,4 @@
-//! What a hot store has to do.
+//! The interface of a hot store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::lease::Fence;
 
-/// A store that remembers what is done, before one that decides.
+/// A store that remembers outcomes, in front of a store that decides.
 ///
 /// # Contract
 /// - It may forget anything at any time.
-/// - It remembers nothing for longer than it was told to.
-/// - Of two things about one key, the one with the higher [`Rank`] stays.
-/// - What it cannot read is nothing.
+/// - It remembers nothing for longer than the given time.
+/// - Of two entries for one key, the one with the higher [`Rank`] stays.
+/// - An entry that it cannot read counts as absent.
 #[async_trait]
 pub trait Hot: Send + Sync + 'static {
-    /// A short name for logs and metrics.
+    /// The short name of the hot store for logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// What is remembered of a key; nothing if it was forgotten.
+    /// The outcome that is remembered of a key; `None` if it was forgotten.
     async fn recall(&self, key: &Key) -> Result<Option<Remembered>, StoreError>;
 
-    /// Remembers this of a key for so long. If it gets there only after a while, by the hot store's clock, it is left
-    /// alone.
+    /// Remembers this of a key for the given time. An entry that arrives too late, by the hot
+    /// store's clock, is ignored.
     async fn plant(
         &self,
         key: &Key,
@@ -35,21 +35,22 @@ pub trait Hot: Send + Sync + 'static {
         within: Duration,
     ) -> Result<(), StoreError>;
 
-    /// Forgets what has this fence or a lower one, and remembers for so long that it has.
+    /// Forgets an outcome with this fence or a lower one, and remembers for the given time that it
+    /// is forgotten.
     async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError>;
 }
 
-/// What is newer of two things that are remembered of one key: what has the higher fence, and of two with the same fence
-/// the one that says that the key was forgotten.
+/// The order of two entries for one key: the one with the higher fence is newer, and of two with
+/// the same fence the one that marks the key as forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
-    /// The fence of the attempt; or one that is as high as any that was forgotten.
+    /// The fence of the attempt; or a fence at least as high as any that was forgotten.
     pub fence: Fence,
-    /// Whether it was forgotten, or is done.
+    /// Set if the key was forgotten; not set if it is done.
     pub forgotten: bool,
 }
 
-/// A shared hot store is one.
+/// A shared hot store is a hot store.
 #[async_trait]
 impl<H: Hot + ?Sized> Hot for Arc<H> {
     fn name(&self) -> &'static str {

@@ -35,13 +35,14 @@ use crate::words::terms::{Terms, TermsError, within};
 use crate::words::time::Timestamp;
 use front::{Front, Limits};
 
-/// A durable store that decides, and a hot one before it that remembers: Redis before Postgres, or memory before
-/// either.
+/// A durable store that decides, and a hot store in front of it that remembers outcomes: Redis in
+/// front of Postgres, or memory in front of either.
 ///
-/// The hot store is believed in one case only: when it says that a key is *done*, because that never changes. Everything
-/// else is asked of the durable store, and every grant is its own. So a hot store that was flushed, restarted or
-/// lags behind costs time, and neither a second run nor a stuck key. One that is slow or dead is put aside, and tried
-/// again before long.
+/// The hot store is believed in one case only: when it says that a key is *done*, because that
+/// never changes. Everything else is asked of the durable store, and every grant is its own. So a
+/// hot store that was flushed, restarted or lags behind costs time, and neither a second run nor a
+/// stuck key. A hot store that is slow or down is skipped by a circuit breaker, and tried again
+/// before long.
 ///
 /// ```no_run
 /// # #[cfg(all(feature = "redis", feature = "postgres"))]
@@ -58,13 +59,15 @@ use front::{Front, Limits};
 /// ```
 ///
 /// # What is where
-/// An outcome is recorded in the durable store, and answered; then it goes to the hot store, in the background. If it
-/// does not get there, the first repeat that asks the durable store brings it. It stays for at most
-/// [`Tiered::DEFAULT_RETENTION`], and never for longer than in the durable store.
+/// An outcome is recorded in the durable store and answered; then it is sent to the hot store, in
+/// the background. If it does not arrive, the first repeat that reaches the durable store plants it
+/// there. It stays for at most [`Tiered::DEFAULT_RETENTION`], and never for longer than in the
+/// durable store.
 ///
-/// `find`, `list` and the like show what the durable store has. `forget` and `reset` reach both, the durable one first.
-/// What they cannot reach is a [`MemoryCache`] *of another process*: there a forgotten outcome may be replayed until its
-/// time is over. The same holds if Redis fails over in the very moment and comes back with an older state.
+/// `find`, `list` and similar calls show the content of the durable store. `forget` and `reset`
+/// reach both, the durable one first. They cannot reach a [`MemoryCache`] *of another process*:
+/// there a forgotten outcome may be replayed until its time is over. The same holds if Redis fails
+/// over at that moment and comes back with an older state.
 ///
 /// Clones share everything.
 pub struct Tiered<H, D> {
@@ -79,70 +82,73 @@ impl<H, D> Clone for Tiered<H, D> {
 }
 
 impl<H: Hot, D: Store> Tiered<H, D> {
-    /// For how long the hot store remembers an outcome, unless set.
+    /// The time for which the hot store remembers an outcome, unless set.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(3_600);
-    /// For how long an answer of the hot store is waited for, unless set.
+    /// The time limit for an answer of the hot store, unless set.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
-    /// The hot store before the durable one.
+    /// The hot store in front of the durable one.
     pub fn new(hot: H, durable: D) -> Self {
         let limits = Limits { retention: Self::DEFAULT_RETENTION, timeout: Self::DEFAULT_TIMEOUT };
         Self { front: Arc::new(Front::new(Arc::new(hot), limits)), durable: Arc::new(durable) }
     }
 
-    /// The same with another limit for how long the hot store remembers an outcome. With a [`MemoryCache`] this is also for
-    /// how long another process may replay what was forgotten.
+    /// Sets the longest time for which the hot store remembers an outcome. With a [`MemoryCache`],
+    /// another process may replay a forgotten outcome for as long.
     ///
     /// # Errors
-    /// Refused if it is not within 10 seconds and 10 years.
+    /// Refused if it is not between 10 seconds and 10 years.
     pub fn with_retention(self, retention: Duration) -> Result<Self, TermsError> {
         within("retention of the hot store", retention, Duration::from_secs(10), Terms::MAX_RETENTION)?;
         Ok(Self { front: Arc::new(self.front.with(|limits| limits.retention = retention)), ..self })
     }
 
-    /// The same with another limit for how long an answer of the hot store is waited for.
+    /// Sets the time limit for an answer of the hot store.
     ///
     /// # Errors
-    /// Refused if it is not within 1 ms and 10 seconds.
+    /// Refused if it is not between 1 ms and 10 seconds.
     pub fn with_timeout(self, timeout: Duration) -> Result<Self, TermsError> {
         within("timeout of the hot store", timeout, Duration::from_millis(1), Duration::from_secs(10))?;
         Ok(Self { front: Arc::new(self.front.with(|limits| limits.timeout = timeout)), ..self })
     }
 
-    /// The store that remembers.
+    /// The hot store, which remembers.
     pub fn hot(&self) -> &H {
         self.front.hot()
     }
 
-    /// The store that decides.
+    /// The durable store, which decides.
     pub fn durable(&self) -> &D {
         &self.durable
     }
 
-    /// Waits until nothing is on its way to the hot store.
+    /// Waits until nothing is in flight to the hot store.
     pub async fn drain(&self) {
         self.front.drain().await;
     }
 
-    /// Lets the hot store know of an outcome that the durable one has shown in answer to a question of that time.
+    /// Plants in the hot store an outcome that the durable one has shown in answer to a question of
+    /// that moment.
     async fn plant(&self, key: &Key, intent: Intent, done: Done, asked: Instant) {
-        // Without the time nobody knows for how long. It has just been heard, so this is no question.
+        // Without the store's time, the remaining retention is unknown. The clock was just read, so
+        // this costs no round trip.
         if let Ok(now) = self.durable.now().await {
             let left = done.expires_at.since(now);
             self.front.plant(key, Remembered { intent, done }, left, asked);
         }
     }
 
-    /// Lets the hot store forget what an operator has changed, or tried to.
+    /// Removes from the hot store a key that an operator has changed, or tried to.
     async fn bury(&self, key: &Key, seen: Fence, change: &OperatorAck) -> Result<(), StoreError> {
         let fence = match change {
-            // A key that is missing may have been forgotten before, and the hot store did not hear of it. Up to now: what
-            // came since is lost from the hot store, which is no harm.
+            // A missing key may have been forgotten before without reaching the hot store. The
+            // burial goes up to the present fence: an outcome that was planted since is lost from
+            // the hot store, which is harmless.
             OperatorAck::Applied | OperatorAck::Missing => match self.durable.now().await {
                 Ok(now) => Fence::next(Some(seen), now),
                 Err(_) => seen,
             },
-            // So it is here, and somebody has used the key since.
+            // A key that has moved was buried then, and has been used since.
             OperatorAck::Moved(_) => seen,
             OperatorAck::Running(_) | OperatorAck::Unfit(_) => return Ok(()),
         };
@@ -172,7 +178,7 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         }
         let asked = Instant::now();
         Ok(match self.durable.claim(ask).await? {
-            // A mistake on purpose: what the hot store has forgotten counts as new.
+            // The mistake on purpose: a key that the hot store has forgotten counts as new.
             Claim::Done(done) if fault::makes("hot_tier_grants") => {
                 let now = self.durable.now().await?;
                 let fence = Fence::next(Some(done.fence), now);
@@ -195,8 +201,9 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
     async fn complete(&self, lease: &Lease, outcome: &Outcome) -> Result<Ack, StoreError> {
         let asked = Instant::now();
         let ack = self.durable.complete(lease, outcome).await?;
-        // Retention has begun with this very write, at the earliest when it was sent. One that was repeated may have been
-        // applied long ago; the first repeat that asks the durable store brings its outcome.
+        // Retention began with this write, at the earliest when it was sent. A repeated write may
+        // have been applied long ago; the first repeat of the request that asks the durable store
+        // plants its outcome.
         if ack == Ack::Applied
             && let (Some(intent), Some(retention)) = (lease.intent(), lease.retention())
             && let Ok(now) = self.durable.now().await

@@ -1,4 +1,6 @@
-//! The verbs, written once over any backend.
+//! The verbs of a store, written once over any backend.
+//!
+//! - `tests`: the verbs over answers that the memory store never gives.
 
 use std::time::Duration;
 
@@ -19,19 +21,20 @@ use crate::words::record::Record;
 use crate::words::terms::Terms;
 use crate::words::time::Timestamp;
 
-/// How often a claim or an operator's change looks again when the record changes under its hands. Each time,
-/// somebody else has got further; that so many in a row do is not expected.
+/// The number of times that a claim or an operator's change looks again when the record changes in
+/// between. Each such change means that another writer has made progress; so many in a row are not
+/// expected.
 const TRIES: u32 = 8;
 
-/// A claim under way, without the sending: what to ask next, and what the answers come to.
+/// The state machine of a claim, without any I/O: the next request, and the meaning of the answers.
 ///
 /// A new key and a replay take one question; a released, expired or lost record takes two.
 #[derive(Debug)]
 pub struct Claiming<'a> {
     ask: &'a Ask,
-    /// How often a record may still be replaced, or looked for again.
+    /// The remaining number of times that the record may be replaced or looked up again.
     tries_left: u32,
-    /// The attempt that the replace under way would be.
+    /// The attempt number of the replace in progress.
     attempt: u32,
     seen: Option<Seen>,
 }
@@ -43,26 +46,26 @@ struct Seen {
     now: Timestamp,
 }
 
-/// What a claim does next.
+/// The next step of a claim.
 #[derive(Debug)]
 pub enum Step {
     /// Send [`Backend::open`].
     Open,
     /// Send [`Backend::replace`].
     Replace(Box<Replace>),
-    /// Nothing: this is the answer.
+    /// Finish: this is the answer.
     Answer(Claim),
-    /// Nothing: the store never showed the record. Nothing was applied.
+    /// Finish without an answer: the store never showed the record. Nothing was applied.
     Unseen,
 }
 
 impl<'a> Claiming<'a> {
-    /// A claim that sends at most this many replaces; it begins with an open.
+    /// A claim that begins with an open and sends at most this many replaces.
     pub fn new(ask: &'a Ask, tries: u32) -> Self {
         Self { ask, tries_left: tries, attempt: 1, seen: None }
     }
 
-    /// The open was answered.
+    /// Handles the answer to the open.
     pub fn opened(&mut self, opened: Opened, now: Timestamp) -> Step {
         match opened {
             Opened::Created { fence, lease_until } => Step::Answer(self.granted(fence, 1, lease_until)),
@@ -95,8 +98,9 @@ impl<'a> Claiming<'a> {
         }
     }
 
-    /// The replace was answered. If the record has changed, the claim looks again, after the last replace, too: the change
-    /// may be an earlier copy of this very replace, and then the key is granted.
+    /// Handles the answer to the replace. If the record has changed, the claim looks again, even
+    /// after the last replace: the change may be an earlier copy of this same replace, and then the
+    /// key is granted.
     pub fn replaced(&mut self, replaced: Replaced) -> Step {
         match (replaced, &self.seen) {
             (Replaced::Applied { fence, lease_until }, _) => {
@@ -114,7 +118,8 @@ impl<'a> Claiming<'a> {
     }
 }
 
-/// What a write came to: an answer, or an error if the record is locked and the write should be sent again.
+/// The meaning of a write's result: an answer, or an error if the record is locked and the write
+/// should be sent again.
 pub fn acknowledge(write: &Write, written: &Written) -> Result<Ack, StoreError> {
     match written {
         Written::Applied => Ok(Ack::Applied),
@@ -123,7 +128,8 @@ pub fn acknowledge(write: &Write, written: &Written) -> Result<Ack, StoreError> 
     }
 }
 
-/// What a void came to: only one that the store saw after the claim's `not_after` is final.
+/// The meaning of a void's result: it is final only if the store saw it after the claim's
+/// `not_after`.
 pub fn voided(not_after: Timestamp, now: Timestamp) -> Void {
     if now > not_after { Void::Settled } else { Void::Early(not_after.since(now) + Duration::from_millis(1)) }
 }
@@ -159,7 +165,7 @@ impl<B: Backend> Store for B {
                 Step::Answer(claim) => return Ok(claim),
                 Step::Unseen => {
                     return Err(StoreError::unavailable(format!(
-                        "{:?} was not seen in {TRIES} looks",
+                        "{:?} was not visible in {TRIES} tries",
                         ask.key
                     )));
                 }
@@ -192,7 +198,8 @@ impl<B: Backend> Store for B {
     async fn void(&self, key: &Key, token: Token, not_after: Timestamp) -> Result<Void, StoreError> {
         let write = Write { key: key.clone(), token, action: Action::Void };
         let (now, written) = one(self.write(std::slice::from_ref(&write)).await?)?;
-        // Whose the record is does not matter here, only whether it can be this token's; and it is if it is locked.
+        // The identity of the record's owner does not matter here; it matters only whether the
+        // record can still be this token's, and a locked one can.
         let _whose = acknowledge(&write, &written)?;
         Ok(voided(not_after, now))
     }
@@ -252,16 +259,17 @@ impl<B: Backend> Inspect for B {
     }
 }
 
-/// The one answer to the one item that was sent.
+/// The single answer to the single item that was sent.
 fn one<T>(answers: Answers<T>) -> Result<(Timestamp, T), StoreError> {
     let Answers { now, mut items } = answers;
     match (items.pop(), items.is_empty()) {
         (Some(item), true) => Ok((now, item?)),
-        _ => Err(StoreError::unknown("one item was sent, and there was not one answer")),
+        _ => Err(StoreError::unknown("one item was sent, and the number of answers was not one")),
     }
 }
 
-/// A claim that may arrive for longer than a released record is kept could be granted twice under one token.
+/// Refuses a claim that may arrive for longer than a released record is kept: it could be granted
+/// twice under one token.
 fn refuse_if_too_far_ahead(ask: &Ask, known: Option<Timestamp>) -> Result<(), StoreError> {
     let limit = Terms::RELEASED_RETENTION;
     match known {
@@ -286,7 +294,8 @@ async fn settle<B: Backend>(
     reason: &str,
 ) -> Result<OperatorAck, StoreError> {
     let token = Token::random();
-    // It looks once more after the last replace, too: a copy of that may have been applied.
+    // The loop looks once more after the last replace, too, because a copy of it may have been
+    // applied.
     for tries_left in (0..=TRIES).rev() {
         let (now, found) = one(backend.read(std::slice::from_ref(key)).await?)?;
         // An earlier copy of the replace was applied, and its answer was lost.
@@ -315,7 +324,7 @@ async fn settle<B: Backend>(
             return Ok(OperatorAck::Applied);
         }
     }
-    Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times while it was to be settled")))
+    Err(StoreError::unavailable(format!("{key:?} changed {TRIES} times during an operator's change")))
 }
 
 #[cfg(test)]

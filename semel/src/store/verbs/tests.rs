@@ -1,4 +1,4 @@
-//! What the verbs make of answers that the memory store never gives.
+//! Tests of the verbs with answers that the memory store never gives.
 
 use std::sync::Mutex;
 
@@ -24,7 +24,7 @@ fn ask() -> Ask {
     }
 }
 
-/// The record of another attempt of the same key.
+/// A record of another attempt of the same key.
 fn record(state: RecordState) -> Record {
     let mut slot = None;
     slot::open(&mut slot, &ask(), NOW);
@@ -35,7 +35,7 @@ fn found(state: RecordState) -> Opened {
     Opened::Found(Box::new(record(state)))
 }
 
-/// A backend that answers what it is told to, in turn, and remembers what it was asked.
+/// A backend that gives scripted answers in turn and remembers the calls.
 #[derive(Default)]
 struct Script {
     opens: Mutex<Vec<Opened>>,
@@ -214,7 +214,7 @@ async fn an_operators_change_is_made_only_if_it_was_applied() {
     assert!(error.to_string().contains("changed 8 times"), "{error}");
 }
 
-/// A store that sends every replace again, as if the answer to the first had been lost.
+/// A store that sends every replace twice, as if the first answer had been lost.
 struct Twice(MemoryStore);
 
 #[async_trait]

@@ -56,7 +56,8 @@ impl Outcome {
     /// A status 200 with the value as a JSON body.
     ///
     /// # Errors
-    /// [`OutcomeError::Encode`] if the value has no JSON form, [`OutcomeError::Body`] if that is too large.
+    /// [`OutcomeError::Encode`] if the value has no JSON form, [`OutcomeError::Body`] if that is
+    /// too large.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, OutcomeError> {
         let body = serde_json::to_vec(value).map_err(OutcomeError::Encode)?;
         Self::new(200)?.with_headers([("content-type", "application/json")])?.with_body(body)
@@ -191,10 +192,10 @@ pub enum OutcomeError {
     #[error(transparent)]
     Text(#[from] TextError),
     /// The value has no JSON form.
-    #[error("the value has no JSON form")]
+    #[error("the value cannot be written as JSON")]
     Encode(#[source] serde_json::Error),
     /// The recorded body does not decode to the requested type.
-    #[error("the recorded body is not the value that was asked for")]
+    #[error("the recorded body is not the requested value")]
     Decode(#[source] serde_json::Error),
     /// The outcome was recorded without its body.
     #[error("the outcome was recorded without its body, which was over the limit")]

@@ -1,4 +1,4 @@
-//! What holds of the tier, and what is found out.
+//! The properties of the tier, and the deviations that are found.
 
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -16,7 +16,7 @@ const HOLD: Tier = Tier {
     mutant: None,
 };
 const RETRY: Tier = Tier { takeover: true, ..HOLD };
-/// A relapse would bring back what was forgotten; that is documented, and not promised.
+/// A relapse would restore a forgotten entry; that is documented, and not promised.
 const FORGETTING: Tier = Tier { forgets: 1, relapses: 0, ..HOLD };
 const PURGING: Tier = Tier { purges: 1, relapses: 0, ..HOLD };
 

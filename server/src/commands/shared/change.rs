@@ -17,7 +17,8 @@ pub(crate) struct ChangeArgs {
     #[command(flatten)]
     pub(crate) key: KeyArgs,
 
-    /// The fence of the record as you saw it, from `semel inspect`; if it has another by now, nothing is changed
+    /// The fence of the record as you saw it, from `semel inspect`; if it has another by now,
+    /// nothing is changed
     #[arg(long, value_name = "NUMBER")]
     fence: u64,
 

@@ -1,4 +1,4 @@
-//! What several commands share.
+//! The parts that several commands use.
 //!
 //! - `store`: the arguments that open a store.
 //! - `key`: the arguments that name a key, and the key as a command line shows it.

@@ -14,7 +14,8 @@ pub(crate) struct StoreArgs {
     #[command(flatten)]
     place: Place,
 
-    /// A file with the settings of the gateway, for its store and its cache, where neither a flag nor a variable names them
+    /// A file with the settings of the gateway, for its store and its cache, where neither a flag
+    /// nor a variable names them
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }

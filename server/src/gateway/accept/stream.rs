@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_rate_begins_anew_when_everything_is_written() {
+    async fn the_rate_restarts_when_everything_is_written() {
         let (mut stream, client) = stream();
         let taking = tokio::spawn(take(client, PATIENCE - Duration::from_secs(1)));
         for _ in 0..10 {

@@ -202,7 +202,7 @@ mod tests {
         ] {
             let whole = Taken::new(own(length), None);
             assert_eq!(whole.size_hint().exact(), Some(length as u64));
-            assert_eq!(pieces(whole).await, [length], "nobody watches");
+            assert_eq!(pieces(whole).await, [length], "an unwatched body is not cut");
             let watched =
                 WATCH.scope(Watch::default(), async { pieces(Taken::new(own(length), None)).await });
             assert_eq!(watched.await, expected);

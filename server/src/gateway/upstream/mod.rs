@@ -1,6 +1,7 @@
 //! The upstream: the service behind the gateway, as an inner service of the layer.
 //!
-//! - `line`: the socket of a connection to the upstream; it finds answers that no request asked for.
+//! - `line`: the socket of a connection to the upstream; it finds answers that no request asked
+//!   for.
 //! - `body`: the bodies that pass through.
 //! - `patient`, `drip`: time limits and least rates of bodies.
 //! - `headers`: the fields that are added and taken off on the way.

@@ -1,4 +1,4 @@
-//! Postgres: where it is found, and how it is addressed.
+//! The executables of Postgres, and the URLs of its servers.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ fn folders(root: &Path) -> Vec<PathBuf> {
     versions.map(|version| version.join("bin")).collect()
 }
 
-/// Of `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` the third word.
+/// The third word of `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
 fn version(answer: &str) -> Option<&str> {
     answer.strip_prefix("postgres (PostgreSQL) ")?.split_whitespace().next()
 }

@@ -1,5 +1,5 @@
-//! Postgres: where it is found (`kind.rs`), the configuration of one server (`server.rs`), and servers that tests crash,
-//! copy and promote (`servers.rs`).
+//! Postgres: its executables (`kind.rs`), the configuration of one server (`server.rs`), and
+//! servers that tests crash, copy and promote (`servers.rs`).
 
 mod kind;
 mod server;

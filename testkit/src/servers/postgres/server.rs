@@ -1,24 +1,26 @@
-//! What is known of one server of Postgres, and its configuration.
+//! The state of one server of Postgres, and its configuration.
 
 use crate::ports::Port;
 
-/// What every server has, unless its settings say otherwise.
+/// The settings of every server, unless set otherwise.
 const SETTINGS: [&str; 7] = [
     "listen_addresses=127.0.0.1",
     "max_connections=200",
     "fsync=on",
-    // In files of the data folder, of which a server that is killed leaves nothing behind elsewhere.
+    // The segments are files of the data folder, so that a killed server leaves nothing behind
+    // elsewhere.
     "dynamic_shared_memory_type=mmap",
-    // A standby that starts while the primary is under load still finds there what it lacks.
+    // A standby that starts while the primary is under load still finds there the log that it
+    // lacks.
     "wal_keep_size=32MB",
-    // A standby is soon back when its primary is.
+    // A standby reconnects soon after its primary is back.
     "wal_retrieve_retry_interval=100ms",
     "log_line_prefix=%m [%p] %b ",
 ];
 
 pub(crate) struct Server {
     pub(crate) port: Port,
-    /// Whether it has ever started.
+    /// Set once it has started for the first time.
     pub(crate) has_run: bool,
     /// Such as `max_connections=10`.
     pub(crate) settings: Vec<String>,
@@ -26,7 +28,7 @@ pub(crate) struct Server {
     pub(crate) primary: Option<String>,
     /// The names of the standbys that commits wait for, once they were changed.
     pub(crate) sync_names: Option<String>,
-    /// Whether the process that receives from the primary is stopped.
+    /// Set while the process that receives from the primary is stopped.
     pub(crate) stalled: bool,
 }
 
@@ -35,9 +37,10 @@ impl Server {
         Self { port, has_run: false, settings: Vec::new(), primary: None, sync_names: None, stalled: false }
     }
 
-    /// The file of its configuration: under this name, with its socket in this folder, behind a primary on this port.
+    /// The file of its configuration, with this name, a socket in this folder, and a primary on
+    /// this port.
     pub(crate) fn configuration(&self, name: &str, folder: &str, primary: Option<u16>) -> String {
-        // Of several lines for one name the last one holds.
+        // Of several lines for one name, the last one counts.
         let mut lines: Vec<String> = SETTINGS.iter().map(|setting| line(setting)).collect();
         lines.push(line(&format!("port={}", self.port)));
         lines.push(line(&format!("unix_socket_directories={folder}")));
@@ -50,7 +53,7 @@ impl Server {
             lines.push(line("primary_conninfo="));
         }
         lines.extend(self.sync_names.iter().map(|names| line(&format!("synchronous_standby_names={names}"))));
-        // What holds only while it starts.
+        // This file has the settings for the start only.
         lines.push(format!("include_if_exists '{folder}/{name}.start.conf'\n"));
         lines.concat()
     }

@@ -1,4 +1,4 @@
-//! Servers of Postgres that tests start, crash, copy and promote as they like.
+//! Servers of Postgres that tests start, crash, copy and promote.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::servers::guardian::Guardian;
 use crate::servers::postgres::POSTGRES;
 use crate::servers::postgres::server::Server;
 
-/// Servers of Postgres that run until this is dropped, or the process ends. Each listens on a port of 127.0.0.1 and at a
-/// socket, and trusts whoever comes from this machine, as `postgres`.
+/// Servers of Postgres that run until this is dropped, or the process ends. Each listens on a port
+/// of 127.0.0.1 and at a socket, and trusts every connection from this machine, as `postgres`.
 pub struct PostgresServers {
     guardian: Guardian,
     account: Account,
@@ -23,7 +23,7 @@ pub struct PostgresServers {
 }
 
 impl PostgresServers {
-    /// None yet.
+    /// An empty set of servers.
     ///
     /// # Errors
     /// If Postgres is not installed and cannot be.
@@ -36,8 +36,9 @@ impl PostgresServers {
         Ok(Self { guardian: Guardian::start(&mut shell)?, account, found, servers: HashMap::new() })
     }
 
-    /// Starts a server, for the first time or again, with settings such as `max_connections=10`, which are for this time
-    /// and those to come. It accepts connections when this returns; a standby need not have found its primary.
+    /// Starts a server, for the first time or again, with settings such as `max_connections=10`,
+    /// which apply to this start and all later ones. The server accepts connections when this
+    /// returns; a standby need not have found its primary.
     ///
     /// # Errors
     /// If it does not start.
@@ -46,22 +47,25 @@ impl PostgresServers {
         self.bring_up("start", name, "")
     }
 
-    /// Makes a new server that is a standby of another, under its own name, and waits until it streams. It talks to its
-    /// primary directly, unless the settings hold a `primary_conninfo`, which has to say `application_name=` and its name.
+    /// Makes a new server that is a standby of another, under its own name, and waits until it
+    /// streams. It talks to its primary directly, unless the settings hold a `primary_conninfo`,
+    /// which has to contain `application_name=` and its name.
     ///
-    /// To be waited for, it has to be in the primary's `synchronous_standby_names`; see [`sync_names`](Self::sync_names).
+    /// For commits to wait for it, it has to be in the primary's `synchronous_standby_names`; see
+    /// [`sync_names`](Self::sync_names).
     ///
     /// # Errors
-    /// If the other one does not run, or the standby does not start.
+    /// If the other server does not run, or the standby does not start.
     pub fn standby(&mut self, name: &str, of: &str, settings: &[&str]) -> Result<()> {
         self.server(name)?.settings = owned(settings);
         self.rebuild(name, of)
     }
 
-    /// Throws away what a server has, however it ends, and makes it a standby of another one. Its settings stay.
+    /// Discards the data of a server, in whatever way it ends, and makes it a standby of another
+    /// one. Its settings stay.
     ///
     /// # Errors
-    /// If the other one does not run, or the standby does not start.
+    /// If the other server does not run, or the standby does not start.
     pub fn rebuild(&mut self, name: &str, of: &str) -> Result<()> {
         let primary = self.port(of)?;
         let server = self.server(name)?;
@@ -88,23 +92,26 @@ impl PostgresServers {
         self.order("stop", name, "")
     }
 
-    /// Makes a standby a primary, and waits until it takes writes. What it has not received by now it never will.
+    /// Makes a standby a primary, and waits until it accepts writes. It never gets the writes that
+    /// it has not received by now.
     ///
     /// # Errors
-    /// If it is no standby, or does not run.
+    /// If it is not a standby, or does not run.
     pub fn promote(&mut self, name: &str) -> Result<()> {
         let server = self.known(name)?;
         ensure!(server.primary.take().is_some(), "{name} is no standby");
         if server.stalled {
-            // It would be waited for; and awake, it would first receive what is still on its way, even from the dead.
+            // The promotion would wait for the process; and awake, the process would first receive
+            // the data in flight, even from a dead primary.
             self.crash(name)?;
             self.bring_up("start", name, "")?;
         }
         self.order("promote", name, "")
     }
 
-    /// Has commits wait for other standbys from now on, also after a restart; `""` is for none. The value is that of
-    /// `synchronous_standby_names`. Name the standbys there: `*` is for anybody who receives.
+    /// Makes commits wait for other standbys from now on, also after a restart; `""` is for none.
+    /// The value is that of `synchronous_standby_names`. Name the standbys there: `*` stands for
+    /// any receiver.
     ///
     /// # Errors
     /// If it does not run.
@@ -114,8 +121,9 @@ impl PostgresServers {
         self.order("reload", name, value)
     }
 
-    /// Freezes the process of a standby that receives from the primary. All that the primary acknowledges from now on
-    /// without waiting for this standby is lost if it is promoted.
+    /// Freezes the process of a standby that receives from the primary. Everything that the primary
+    /// acknowledges from now on without waiting for this standby is lost if the standby is
+    /// promoted.
     ///
     /// # Errors
     /// If it does not receive.
@@ -134,7 +142,8 @@ impl PostgresServers {
         self.order("receiver", name, "CONT")
     }
 
-    /// Sends a signal to the first process of a server, which accepts connections. `KILL` is a [`crash`](Self::crash).
+    /// Sends a signal to the first process of a server, which accepts connections. `KILL` is a
+    /// [`crash`](Self::crash).
     ///
     /// # Errors
     /// If it does not run.
@@ -153,19 +162,20 @@ impl PostgresServers {
         self.order("signal_all", name, signal)
     }
 
-    /// Whether a server runs, or has ended by itself.
+    /// Returns `true` if a server runs, `false` if it has ended by itself.
     pub fn runs(&self, name: &str) -> bool {
         let process = fs::read_to_string(format!("{}/{name}.pid", self.folder())).unwrap_or_default();
         let status = fs::read_to_string(format!("/proc/{}/status", process.trim())).unwrap_or_default();
-        // One that nobody has waited for yet is gone all the same.
+        // A process that is dead but not yet waited for counts as ended.
         status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
     }
 
-    /// Puts the data of a server into a folder elsewhere, such as a [`SmallDisk`](crate::servers::SmallDisk), which has to
-    /// belong to the account that servers run under. It has to be said before the first start.
+    /// Puts the data of a server into a folder elsewhere, such as a
+    /// [`SmallDisk`](crate::servers::SmallDisk), which has to belong to the account that servers
+    /// run under. This has to be called before the first start.
     ///
     /// # Errors
-    /// If it has data already, or may not write there.
+    /// If the server already has data, or may not write there.
     pub fn place(&mut self, name: &str, folder: &Path) -> Result<()> {
         self.server(name)?;
         self.order("place", name, &folder.display().to_string())
@@ -208,7 +218,7 @@ impl PostgresServers {
         program
     }
 
-    /// A server, which is new if there was none of that name.
+    /// The server of this name, created if necessary.
     fn server(&mut self, name: &str) -> Result<&mut Server> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         ensure!(!name.is_empty() && name.chars().all(plain), "not the name of a server: {name:?}");
@@ -222,8 +232,8 @@ impl PostgresServers {
         self.servers.get_mut(name).with_context(|| format!("there is no server {name}"))
     }
 
-    /// Starts a server by this order. If another program listens on its port, which was reserved but told
-    /// to no one, it gets another one, unless it is known under that one already.
+    /// Starts a server by this order. If another program listens on its port, which was reserved
+    /// but not published, it gets another one, unless the port is already published.
     fn bring_up(&mut self, order: &str, name: &str, words: &str) -> Result<()> {
         let mut tries = 0;
         loop {
@@ -242,7 +252,8 @@ impl PostgresServers {
         }
     }
 
-    /// Writes the configuration of a server. Not its command line, as what is said there cannot be changed any more.
+    /// Writes the configuration of a server to a file, because options on the command line cannot
+    /// be changed later.
     fn configure(&self, name: &str) -> Result<()> {
         let file = Path::new(self.folder()).join(format!("{name}.conf"));
         let server = self.servers.get(name).with_context(|| format!("there is no server {name}"))?;

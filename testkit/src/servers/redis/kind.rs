@@ -1,4 +1,4 @@
-//! Redis: where it is found, and how it is addressed.
+//! The executables of Redis, and the URLs of its servers.
 
 use crate::packages::Kind;
 
@@ -13,7 +13,8 @@ pub(crate) const REDIS: Kind = Kind {
     url,
 };
 
-/// Of `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=…` what follows `v=`.
+/// The word that follows `v=` in `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0
+/// bits=64 build=…`.
 fn version(answer: &str) -> Option<&str> {
     answer.split_whitespace().find_map(|word| word.strip_prefix("v="))
 }

@@ -1,4 +1,5 @@
-//! Redis: where it is found (`kind.rs`), and servers that tests stop, kill and join to clusters (`servers.rs`).
+//! Redis: its executables (`kind.rs`), and servers that tests stop, kill and join to clusters
+//! (`servers.rs`).
 
 mod kind;
 mod servers;

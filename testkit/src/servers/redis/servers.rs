@@ -1,4 +1,4 @@
-//! Servers of Redis that tests start, stop and kill as they like.
+//! Servers of Redis that tests start, stop and kill.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ pub struct RedisServers {
     guardian: Guardian,
     account: Account,
     found: Found,
-    /// With what each was started.
+    /// The settings of each server.
     settings: BTreeMap<String, String>,
-    /// Those of clusters.
+    /// The ports of clusters.
     ports: Vec<Port>,
 }
 
 impl RedisServers {
-    /// None yet.
+    /// An empty set of servers.
     ///
     /// # Errors
     /// If Redis is not installed and cannot be.
@@ -44,13 +44,13 @@ impl RedisServers {
         })
     }
 
-    /// Starts a server, for the first time or again, with settings such as `--appendonly yes`, and returns the URL of its
-    /// socket.
+    /// Starts a server, for the first time or again, with settings such as `--appendonly yes`, and
+    /// returns the URL of its socket.
     ///
     /// # Errors
     /// If it does not start.
     pub fn start(&mut self, name: &str, settings: &str) -> Result<String> {
-        // Without a port of one's own there is none.
+        // Unless the settings name a port, the server has none.
         let port = if settings.contains("port ") { "" } else { "--port 0 " };
         let settings = format!("{port}{settings}");
         self.guardian.order(&format!("start {name} {settings}"))?;
@@ -58,16 +58,16 @@ impl RedisServers {
         Ok(format!("redis+unix://{}/{name}.sock", self.folder()))
     }
 
-    /// Starts a server that has ended, as it was started before.
+    /// Starts a server that has ended, with the settings that it had.
     ///
     /// # Errors
-    /// If it was not, or does not start.
+    /// If it was never started, or does not start.
     pub fn start_again(&mut self, name: &str) -> Result<()> {
         let settings = self.settings.get(name).with_context(|| format!("there was no Redis {name}"))?;
         self.guardian.order(&format!("start {name} {settings}"))
     }
 
-    /// Sends a signal to a server, and waits for its end if that is `KILL`.
+    /// Sends a signal to a server, and waits for its end if the signal is `KILL`.
     ///
     /// # Errors
     /// If it was not running.
@@ -75,7 +75,7 @@ impl RedisServers {
         self.guardian.order(&format!("signal {signal} {name}"))
     }
 
-    /// The folder of the sockets and of what the servers keep.
+    /// The folder of the sockets and the data of the servers.
     pub fn folder(&self) -> &str {
         &self.guardian.folder
     }
@@ -87,8 +87,8 @@ impl RedisServers {
         program
     }
 
-    /// Starts a cluster with a replica for each of three masters. The names of the servers are `node0` to `node5`; their
-    /// ports on 127.0.0.1 are returned.
+    /// Starts a cluster with a replica for each of three masters. The names of the servers are
+    /// `node0` to `node5`; their ports on 127.0.0.1 are returned.
     ///
     /// # Errors
     /// If it does not start.
@@ -117,7 +117,7 @@ impl RedisServers {
         Ok(numbers)
     }
 
-    /// Waits until a server of a cluster knows that all is well, and has its replica or its master.
+    /// Waits until a server of a cluster sees a healthy cluster, and has its replica or its master.
     fn await_cluster(&self, name: &str) -> Result<()> {
         let socket = format!("{}/{name}.sock", self.folder());
         let began = Instant::now();

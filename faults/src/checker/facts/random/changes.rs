@@ -14,7 +14,7 @@ pub(super) struct Change {
 pub(super) const CHANGES: [Change; 19] = [
     Change { kind: Kind::SecondEffect, make: an_effect_twice },
     Change { kind: Kind::EffectMissing, make: no_effect },
-    Change { kind: Kind::EffectMissing, make: an_effect_of_nobody },
+    Change { kind: Kind::EffectMissing, make: an_effect_without_a_run },
     Change { kind: Kind::ReplayDiffers, make: another_digest },
     Change { kind: Kind::AnswerChanged, make: another_run },
     Change { kind: Kind::FalseMismatch, make: a_mismatch_of_its_own },
@@ -95,7 +95,7 @@ fn no_effect(_: &Terms, history: &mut History, dice: &mut Dice) -> bool {
     true
 }
 
-fn an_effect_of_nobody(_: &Terms, history: &mut History, _: &mut Dice) -> bool {
+fn an_effect_without_a_run(_: &Terms, history: &mut History, _: &mut Dice) -> bool {
     place!(history.effects.last_mut()).run = "nobody".into();
     true
 }

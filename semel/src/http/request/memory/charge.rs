@@ -1,4 +1,4 @@
-//! What a body has been charged.
+//! The charge of a body on the budget.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,19 +13,19 @@ pub(super) enum Share {
     Replies,
 }
 
-/// What a body has been charged. It is given back when this is dropped.
+/// The steps that a body has been charged. They are returned when this is dropped.
 pub(in crate::http) struct Charge {
     shares: Arc<Shares>,
     share: Share,
     steps: usize,
-    /// Whether this is a response that was let over the share.
+    /// Set for a response that was allowed to exceed the share.
     pub(super) overdrawn: bool,
-    /// What it is over the share, once it is known.
+    /// The part of it that exceeds the share, once it is known.
     loan: Option<Arc<Loan>>,
 }
 
 impl Charge {
-    /// Nothing yet.
+    /// A charge of nothing yet.
     pub(super) fn new(shares: &Arc<Shares>, share: Share) -> Self {
         Self { shares: Arc::clone(shares), share, steps: 0, overdrawn: false, loan: None }
     }
@@ -34,14 +34,15 @@ impl Charge {
         &self.shares
     }
 
-    /// How many steps are missing for so many bytes.
+    /// The number of steps that are missing for this many bytes.
     fn missing(&self, bytes: usize) -> u32 {
         let missing = bytes.div_ceil(STEP).saturating_sub(self.steps);
-        // Bodies are far smaller than what this cannot count.
+        // Bodies are far smaller than the numbers that do not fit.
         u32::try_from(missing).unwrap_or(u32::MAX)
     }
 
-    /// Charges so many bytes in all; `false`, and nothing more, if there is no room.
+    /// Charges this many bytes in all; if there is no room, returns `false` and charges nothing
+    /// more.
     pub(in crate::http) fn try_for(&mut self, bytes: usize) -> bool {
         let missing = self.missing(bytes);
         if missing == 0 || self.overdrawn {
@@ -59,7 +60,8 @@ impl Charge {
         taken
     }
 
-    /// Charges so many bytes in all and the same again, while pieces are joined, or else all that there ever is.
+    /// Charges this many bytes in all and the same again while pieces are joined, or, if that is
+    /// too much for any share, all that there is.
     pub(in crate::http) fn try_for_joining(&mut self, bytes: usize, joined: usize) -> bool {
         let all = match self.share {
             Share::Requests => self.shares.request_steps,
@@ -68,25 +70,25 @@ impl Charge {
         self.try_for((bytes + joined).min(all * STEP).max(bytes))
     }
 
-    /// Gives back what is charged beyond so many bytes.
+    /// Returns the charge beyond this many bytes.
     pub(in crate::http) fn keep(&mut self, bytes: usize) {
         let extra = self.steps.saturating_sub(bytes.div_ceil(STEP));
         self.steps -= extra;
         self.give_back(extra);
     }
 
-    /// Whether there is never room for so many bytes of a response within the share.
+    /// Returns `true` if the share never has room for this many bytes of a response.
     fn is_over_all(&self, bytes: usize) -> bool {
         bytes.div_ceil(STEP) > self.shares.reply_steps
     }
 
-    /// Lets a response go over the share now that is larger than all of it.
+    /// Allows a response that is larger than the whole share to exceed it now.
     pub(super) fn try_over(&mut self, bytes: usize) -> bool {
         self.overdrawn = self.is_over_all(bytes) && self.shares.overdraft.try_enter();
         self.overdrawn
     }
 
-    /// Charges so many bytes of a response in all, as soon as there is room.
+    /// Charges this many bytes of a response in all, as soon as there is room.
     pub(in crate::http) async fn wait_for(&mut self, bytes: usize) {
         if self.try_for(bytes) {
             return;
@@ -95,7 +97,8 @@ impl Charge {
         let Shares { replies, overdraft, .. } = &*self.shares;
         tokio::select! {
             biased;
-            // It is never closed. One that waits for more than there is would keep everything from the others.
+            // The semaphore is never closed. A response that waits for more than the whole share
+            // would keep all steps from the other responses.
             permit = replies.acquire_many(missing), if !self.is_over_all(bytes) => {
                 permit.into_iter().for_each(|permit| permit.forget());
                 self.steps += missing as usize;
@@ -104,7 +107,8 @@ impl Charge {
         }
     }
 
-    /// The response has this size: if it is over the share, it is moved into it as soon as there is room.
+    /// Records the size of the response: if it exceeds the share, it is moved into the share as
+    /// soon as there is room.
     pub(super) fn known(&mut self, bytes: usize) {
         if self.overdrawn {
             self.loan = Some(self.shares.overdraft.lend(self.missing(bytes)));

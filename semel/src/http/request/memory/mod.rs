@@ -1,10 +1,15 @@
 //! Memory for the bodies of requests and responses: one budget, with a share for each.
 //!
-//! Bytes are charged in steps as they arrive. The charge travels with the bytes ([`Bytes::from_owner`]): wherever they
-//! are, in the queue of a connection say, it is given back when the last part of them is dropped.
+//! Bytes are charged in steps as they arrive. The charge travels with the bytes
+//! ([`Bytes::from_owner`]): wherever they are, for example in the queue of a connection, it is
+//! returned when the last part of them is dropped.
 //!
-//! Requests never wait for room, and are refused without it: nothing has happened yet. Responses of attempts that ran are
-//! never refused, and wait. Several that wait for each other would wait for ever, so one at a time may go over the share.
+//! Requests never wait for room, and are refused without it: nothing has happened yet. Responses of
+//! attempts that ran are never refused, and wait. Several responses that wait for each other would
+//! wait for ever, so one at a time may exceed the share.
+//!
+//! - `charge`: the steps that one body has been charged.
+//! - `overdraft`: the permit by which one response exceeds the share.
 
 mod charge;
 mod overdraft;
@@ -28,39 +33,44 @@ use crate::words::key::Key;
 
 pub(in crate::http) use self::charge::Charge;
 
-/// How much is charged at a time.
+/// The number of bytes in one step.
 pub(in crate::http) const STEP: usize = 8 << 10;
 
-/// A budget of memory for bodies that are held: half for requests, half for responses.
+/// A budget for the memory of bodies: half for requests, half for responses.
 ///
-/// Clones share it. A layer with one ([`IdempotencyLayer::with_memory`](crate::http::IdempotencyLayer::with_memory)) charges what it
-/// reads, in steps of 8 KiB as the bytes arrive, and gives it back when the handler or the client has taken them:
+/// Clones share it. A layer with one
+/// ([`IdempotencyLayer::with_memory`](crate::http::IdempotencyLayer::with_memory)) charges what it
+/// reads, in steps of 8 KiB as the bytes arrive, and returns the charge when the handler or the
+/// client has taken them:
 ///
-/// - A request for which there is no room is refused with 503 `memory_exhausted` and `Retry-After`. Nothing was claimed. Its
-///   head is charged with its body. A body that arrived in several pieces is charged twice while they are joined, so one
-///   that is larger than half of the share passes only when there is no other.
-/// - The response of an attempt that ran is never refused: reading it waits for room. One that could not be read in time is
-///   passed on, and recorded without its body.
-/// - A replay for which there is no room is refused as a request is. Replays of one key at the same time share their bytes.
-/// - While more than three quarters of the share of requests are in use, no repeat waits for a running attempt: it is
-///   answered 409 at once.
+/// - A request for which there is no room is refused with 503 `memory_exhausted` and `Retry-After`.
+///   Nothing was claimed. Its head is charged with its body. A body that arrived in several pieces
+///   is charged twice while they are joined, so a body that is larger than half of the share passes
+///   only when there is no other.
+/// - The response of an attempt that ran is never refused: reading it waits for room. A response
+///   that could not be read in time is passed on, and recorded without its body.
+/// - A replay for which there is no room is refused like a request. Replays of one key at the same
+///   time share their bytes.
+/// - While more than three quarters of the share of requests are in use, no repeat waits for a
+///   running attempt: each is answered 409 at once.
 ///
-/// One response at a time may go over the share, until there is room for it. So the most that is held is the budget and
-/// one response of the size that the policy records, and another for each thread, which is joined there.
+/// One response at a time may exceed the share, until there is room for it. So the largest use of
+/// memory is the budget and one response of the size that the policy records, and another for each
+/// thread, which is joined there.
 #[derive(Clone)]
 pub struct Memory(Arc<Shares>);
 
 struct Shares {
-    /// Steps for requests, and how many of them are in use.
+    /// The steps for requests, and the number of them in use.
     request_steps: usize,
     requests: AtomicUsize,
-    /// Told when requests begin to be short of room.
+    /// Notified when requests begin to be short of room.
     short: Notify,
     let_go: LetGo,
     reply_steps: usize,
     replies: Semaphore,
     overdraft: Overdraft,
-    /// Large bodies that are being replayed.
+    /// The large bodies that are being replayed.
     replayed: Mutex<HashMap<Key, Weak<Held>>>,
 }
 
@@ -83,12 +93,13 @@ impl Memory {
         }))
     }
 
-    /// How many bytes the bodies of requests take up now.
+    /// The number of bytes in use by the bodies of requests.
     pub fn requests_in_use(&self) -> usize {
         self.0.requests.load(Ordering::Relaxed) * STEP
     }
 
-    /// How many bytes the bodies of responses take up now, except for one that is over the share.
+    /// The number of bytes in use by the bodies of responses, except for one that exceeds the
+    /// share.
     pub fn responses_in_use(&self) -> usize {
         (self.0.reply_steps - self.0.replies.available_permits()) * STEP
     }
@@ -106,9 +117,9 @@ impl Memory {
         Charge::new(&self.0, Share::Replies)
     }
 
-    /// The recorded body as one that is charged, together with others of the same key that are the same.
+    /// The recorded body with a charge, which it shares with equal bodies of the same key.
     ///
-    /// A replay is not waited for. The first answer is, for this long.
+    /// A replay does not wait for room. The first answer does, for this long.
     ///
     /// # Errors
     /// If there is no room.
@@ -122,7 +133,7 @@ impl Memory {
         let mut charge = self.reply();
         if !replayed {
             let room = within(longest, pin!(charge.wait_for(body.len()))).await;
-            // It ran, so this is not the answer of a request that did nothing.
+            // The request ran, so the answer must not claim that nothing happened.
             return room.map(|()| charge.hold(body)).ok_or(Rejection::OutcomePending);
         }
         if body.len() <= STEP {
@@ -135,9 +146,9 @@ impl Memory {
         Ok(Bytes::from_owner(Together(held)))
     }
 
-    /// A large body that is being replayed: one that is there already, or this one if there is room.
+    /// A large body that is being replayed: the existing one, or this one if there is room.
     fn together(&self, key: &Key, body: Bytes, mut charge: Charge) -> Option<Arc<Held>> {
-        // The last of those who share a body locks the book, too: it goes after the lock.
+        // The last response that shares a body locks the map, too: it is dropped after the lock.
         let other;
         let mut replayed = self.0.replayed();
         other = replayed.get(key).and_then(Weak::upgrade);
@@ -153,17 +164,17 @@ impl Memory {
         Some(held)
     }
 
-    /// What lets repeats go that wait while requests are short of room.
+    /// The signal that ends the waits of repeats while requests are short of room.
     pub(in crate::http) fn let_go(&self) -> LetGo {
         Arc::clone(&self.0.let_go)
     }
 }
 
-/// Comes to its end when requests are short of room.
+/// Completes when requests are short of room.
 async fn shortage(shares: Option<Arc<Shares>>) {
     let Some(shares) = shares else { return };
     let mut short = pin!(shares.short.notified());
-    // From now on it is told; before that it is seen.
+    // From here on a notification arrives; an earlier shortage is seen below.
     short.as_mut().enable();
     if !shares.is_short(shares.requests.load(Ordering::Relaxed)) {
         short.await;
@@ -208,7 +219,7 @@ impl fmt::Debug for Memory {
 struct Held {
     bytes: Bytes,
     charge: Charge,
-    /// Under which others find it.
+    /// The key under which other replays find it.
     key: Option<Key>,
 }
 
@@ -222,7 +233,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
             let mut replayed = self.charge.shares().replayed();
-            // Another may have taken its place.
+            // Another body may have replaced it.
             if replayed.get(key).is_some_and(|held| held.strong_count() == 0) {
                 replayed.remove(key);
             }

@@ -1,24 +1,25 @@
-//! The overdraft: one response at a time may go over the share.
+//! The overdraft: one response at a time may exceed the share.
 //!
-//! A response that is over the share gives the overdraft back as soon as there is room for it within the share, and not only
-//! when its client has taken it: a client that takes its time does not keep the next response waiting.
+//! A response that exceeds the share returns the overdraft as soon as there is room for it within
+//! the share, and not only when its client has taken it: a slow client does not keep the next
+//! response waiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// What there is of it.
+/// The single permit, and its present use.
 pub(super) struct Overdraft {
     permit: Semaphore,
-    /// What the response that is over the share would need of it.
+    /// The loan of the response that exceeds the share.
     lent: Mutex<Option<Arc<Loan>>>,
 }
 
-/// What a response is over the share, once its size is known.
+/// The part of a response that exceeds the share, once its size is known.
 pub(super) struct Loan {
     steps: u32,
-    /// Whether that many steps were taken from the share since.
+    /// Set once that many steps were taken from the share.
     repaid: AtomicBool,
 }
 
@@ -27,9 +28,9 @@ impl Overdraft {
         Self { permit: Semaphore::new(1), lent: Mutex::default() }
     }
 
-    /// Comes to its end when this response may go over the share.
+    /// Completes when this response may exceed the share.
     pub(super) async fn enter(&self) {
-        // It is never closed.
+        // The semaphore is never closed.
         self.permit.acquire().await.into_iter().for_each(|permit| permit.forget());
     }
 
@@ -37,14 +38,14 @@ impl Overdraft {
         self.permit.try_acquire().map(|permit| permit.forget()).is_ok()
     }
 
-    /// Says by how many steps the response is over the share that has entered.
+    /// Records by how many steps the response that has entered exceeds the share.
     pub(super) fn lend(&self, steps: u32) -> Arc<Loan> {
         let loan = Arc::new(Loan { steps, repaid: AtomicBool::new(false) });
         *self.lent() = Some(Arc::clone(&loan));
         loan
     }
 
-    /// Moves the response that is over the share into it, if there is room now.
+    /// Moves the response that exceeds the share into it, if there is room now.
     pub(super) fn repay(&self, share: &Semaphore) {
         if self.permit.available_permits() > 0 {
             return;
@@ -59,7 +60,8 @@ impl Overdraft {
         }
     }
 
-    /// The response is gone: gives back what it has of the overdraft, or else how many steps it has of the share instead.
+    /// Ends the use by a response: returns the overdraft if the response still has it, otherwise
+    /// the number of steps that it has of the share instead.
     pub(super) fn leave(&self, loan: Option<&Loan>) -> usize {
         let mut lent = self.lent();
         if let Some(loan) = loan.filter(|loan| loan.repaid.load(Ordering::Relaxed)) {
@@ -70,7 +72,7 @@ impl Overdraft {
         0
     }
 
-    /// Whether no response is over the share.
+    /// Returns `true` if no response exceeds the share.
     #[cfg(test)]
     pub(super) fn is_free(&self) -> bool {
         self.permit.available_permits() == 1

@@ -11,7 +11,7 @@ fn bytes(steps: usize) -> Bytes {
     Bytes::from(vec![7; steps * STEP])
 }
 
-/// Whether a future is not at its end.
+/// Returns `true` if a future is still pending.
 async fn waits<F: Future + Unpin>(future: &mut F) -> bool {
     poll_fn(|context| Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())).await
 }
@@ -40,7 +40,7 @@ async fn responses_that_wait_for_each_other_come_to_their_end() {
     let memory = Memory::new(8 * STEP);
     let (mut one, mut other) = (memory.reply(), memory.reply());
     assert!(one.try_for(2 * STEP) && other.try_for(2 * STEP));
-    // One may go over the share, and the other waits for it.
+    // One response may exceed the share, and the other waits for it.
     one.wait_for(4 * STEP).await;
     {
         let mut waiting = Box::pin(other.wait_for(4 * STEP));
@@ -54,7 +54,7 @@ async fn responses_that_wait_for_each_other_come_to_their_end() {
     assert!(memory.0.overdraft.is_free());
 }
 
-/// A response of these steps that was let over the share.
+/// A response of this many steps that was allowed to exceed the share.
 async fn over(memory: &Memory, steps: usize) -> Bytes {
     let mut charge = memory.reply();
     charge.wait_for(steps * STEP).await;
@@ -112,7 +112,7 @@ async fn a_replay_that_is_larger_than_the_share_goes_over_it() {
     assert_eq!(replay("b").await, Err(Rejection::MemoryExhausted), "one at a time");
     drop(held);
     assert_eq!(replay("b").await, Ok(bytes(5)));
-    // One that waits for its turn keeps nothing from those that fit.
+    // A response that waits for its turn takes nothing from those that fit.
     let held = replay("a").await.unwrap();
     let (mut large, mut small) = (memory.reply(), memory.reply());
     let mut waiting = Box::pin(large.wait_for(5 * STEP));
@@ -136,7 +136,7 @@ async fn replays_of_one_key_share_their_bytes() {
     drop(first);
     assert_eq!(memory.responses_in_use(), 3 * STEP);
     assert_eq!(again, bytes(3));
-    // Another body under the same key is not taken for it.
+    // Another body under the same key does not share the charge.
     assert_eq!(replay("a", Bytes::from(vec![8; STEP + 1])).await, None);
     drop(again);
     assert_eq!(replay("a", Bytes::from(vec![8; STEP + 1])).await.unwrap().len(), STEP + 1);
@@ -145,7 +145,7 @@ async fn replays_of_one_key_share_their_bytes() {
 }
 
 #[tokio::test]
-async fn a_shortage_is_told_to_those_who_wait_and_seen_by_those_who_come() {
+async fn a_shortage_ends_waits_and_is_seen_by_new_requests() {
     let memory = Memory::new(8 * STEP);
     let mut early = memory.let_go()();
     let mut charge = memory.request();

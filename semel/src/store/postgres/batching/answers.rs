@@ -1,4 +1,4 @@
-//! What the rows of a batch mean, each for its question.
+//! The answer to each operation of a batch, from the rows that the statements returned.
 
 use tokio_postgres::{Error, Row};
 
@@ -19,7 +19,7 @@ use crate::words::lease::Fence;
 use crate::words::record::Record;
 use crate::words::time::Timestamp;
 
-/// Something that was not applied.
+/// An item that was not applied.
 pub(crate) enum Unapplied<'a> {
     Write(Id, &'a Write, usize),
     Replace(Id, &'a Replace, usize),
@@ -33,10 +33,10 @@ impl Unapplied<'_> {
     }
 }
 
-/// Why there is no answer to a question of a batch that was committed.
+/// The reason why an operation of a committed batch has no answer.
 pub(crate) enum Unanswered {
     Failed(StoreError),
-    /// The outcome that belongs to it was left out, and has so many bytes.
+    /// The outcome for it was left out, and has this many bytes.
     LeftOut(usize),
 }
 
@@ -46,7 +46,7 @@ impl From<StoreError> for Unanswered {
     }
 }
 
-/// The replies by the places of their questions.
+/// The replies, by the places of their operations.
 pub(crate) struct Sorted(Vec<Option<Reply<Answer>>>);
 
 impl Sorted {
@@ -55,7 +55,7 @@ impl Sorted {
     }
 
     pub(crate) fn into_vec(self) -> Vec<Reply<Answer>> {
-        let unanswered = || Reply::Answer(Err(StoreError::unknown("Postgres left a question unanswered")));
+        let unanswered = || Reply::Answer(Err(StoreError::unknown("Postgres left an operation unanswered")));
         self.0.into_iter().map(|reply| reply.unwrap_or_else(unanswered)).collect()
     }
 
@@ -96,7 +96,7 @@ impl Sorted {
         unapplied
     }
 
-    /// Says why something was not applied, from what is there.
+    /// Explains each item that was not applied, from the records that were found.
     pub(crate) fn explain(&mut self, unapplied: Vec<Unapplied<'_>>, found: &mut Found<'_>) {
         for item in unapplied {
             let (place, answer) = match item {
@@ -122,8 +122,8 @@ impl Sorted {
         }
     }
 
-    /// Says what became of claims. Each record is read from its row once; what repeats of a claim get is a copy that shares
-    /// the outcome.
+    /// Sorts the answers to claims. Each record is read from its row once; repeats of a claim get a
+    /// copy that shares the outcome.
     pub(crate) fn opened(
         &mut self,
         Batch { opens, repeats, .. }: &Batch<'_>,
@@ -165,7 +165,7 @@ impl Sorted {
     }
 }
 
-/// How the record of a claim is looked up.
+/// The way in which the record of a claim is looked up.
 type Look = fn(&mut Found<'_>, Id, &Ask) -> Looked;
 
 /// The record of a key, if there is one, and the clock when it was read.
@@ -184,24 +184,24 @@ pub(crate) fn by_id<'r, I>(rows: &'r [Row], items: &[(Id, &I)]) -> Vec<Option<&'
     sorted
 }
 
-/// Rows of records, to be found by id, with the clock.
+/// The rows of records, found by id, with the clock.
 pub(crate) struct Found<'r> {
     now: Option<Timestamp>,
     rows: Vec<Entry<'r>>,
-    /// Those that are there, or were, and cannot be read.
+    /// The records that exist, or did, and cannot be read.
     damaged: &'r [(Id, StoreError)],
 }
 
 struct Entry<'r> {
     id: &'r [u8],
     row: &'r Row,
-    /// The record, once it was read from the row for several questions.
+    /// The record, once it has been read from the row for several operations.
     record: Option<Box<Record>>,
 }
 
 impl<'r> Found<'r> {
-    /// The rows that several statements have shown. The later ones come first: if the same record
-    /// is in more than one of them, the first counts.
+    /// The rows of several statements. Later statements take precedence: if the same record is in
+    /// more than one array, the first array counts.
     pub(crate) fn of(shown: [&'r [Row]; 3], damaged: &'r [(Id, StoreError)]) -> Self {
         let now = shown.iter().rev().find_map(|rows| row::clock(rows.first()?).ok());
         let entry = |row| Some(Entry { id: row::id(row)?, row, record: None });
@@ -211,7 +211,7 @@ impl<'r> Found<'r> {
         Self { now, rows, damaged }
     }
 
-    /// The record for one of several questions about it.
+    /// The record, for one of several operations about it.
     fn shared(&mut self, id: Id, key: &Key, likely: Option<&Ask>) -> Looked {
         self.look_up(id, |entry| {
             let record = match entry.record.take() {
@@ -223,7 +223,7 @@ impl<'r> Found<'r> {
         })
     }
 
-    /// The record for the last question about it.
+    /// The record, for the last operation about it.
     fn taken(&mut self, id: Id, key: &Key, likely: Option<&Ask>) -> Looked {
         self.look_up(id, |entry| match entry.record.take() {
             Some(record) => Ok(record),
@@ -240,7 +240,7 @@ impl<'r> Found<'r> {
             return Err(error.clone().into());
         }
         let Ok(at) = self.rows.binary_search_by_key(&id.as_bytes(), |entry| entry.id) else {
-            let now = self.now.ok_or_else(|| StoreError::unknown("Postgres did not tell its time"))?;
+            let now = self.now.ok_or_else(|| StoreError::unknown("Postgres did not report its time"))?;
             return Ok((now, None));
         };
         let entry = &mut self.rows[at];
@@ -251,7 +251,7 @@ impl<'r> Found<'r> {
     }
 }
 
-/// What a claim finds that stands behind another one of the same key in the batch.
+/// The result of a claim that follows another claim of the same key in the batch.
 fn behind(first: Opened, first_ask: &Ask, ask: &Ask, now: Timestamp) -> Opened {
     if now > ask.not_after {
         return Opened::Late;
@@ -263,7 +263,7 @@ fn behind(first: Opened, first_ask: &Ask, ask: &Ask, now: Timestamp) -> Opened {
             slot::open(&mut slot, ask, now)
         }
         Opened::Found(record) => Opened::Found(record),
-        // Nobody was first after all.
+        // The first claim has created nothing, either.
         Opened::Late | Opened::Unseen => Opened::Unseen,
     }
 }
@@ -277,7 +277,7 @@ fn replaced(row: &Row) -> Result<Answer, StoreError> {
     Ok(Answer::of(row::clock(row)?, What::Replaced(applied)))
 }
 
-/// Why a replace was not applied.
+/// The reason why a replace was not applied.
 fn unreplaced(item: &Replace, there: Option<&Record>, now: Timestamp) -> Replaced {
     let as_expected = there
         .is_some_and(|record| record.token == item.expected_token && record.version == item.expected_version);

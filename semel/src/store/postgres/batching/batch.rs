@@ -1,10 +1,11 @@
-//! A batch as statements.
+//! A batch as SQL statements.
 //!
-//! Owners' writes come first, then replaces, new records and reads, each as one statement over all of its items.
-//! A statement alone commits by itself; several go into one transaction. All are sent without
-//! waiting for each other.
+//! Owners' writes come first, then replaces, new records and reads, each as one statement over all
+//! of its items. A single statement commits by itself; several statements form one transaction. All
+//! are pipelined: sent without waiting for each other.
 //!
-//! What was not applied is looked at afterwards, in one more statement: why not is to be seen in the record.
+//! Items that were not applied are read afterwards, in one more statement: the record shows the
+//! reason.
 
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::error::SqlState;
@@ -22,7 +23,8 @@ use crate::store::shared::record_id::Id;
 use crate::words::key::Key;
 use crate::words::terms::AfterCrash;
 
-/// The items of one statement: each id once, in order, with the place of its question in the batch.
+/// The items of one statement: each id once, in order, with the place of its operation in the
+/// batch.
 pub(crate) struct Round<'a, I> {
     pub(crate) items: Vec<(Id, &'a I)>,
     pub(crate) places: Vec<usize>,
@@ -35,7 +37,7 @@ impl<I> Round<'_, I> {
     }
 }
 
-/// Questions of one kind, in the order they came.
+/// Operations of one kind, in the order of their arrival.
 pub(crate) type Questions<'a, I> = Vec<(Id, &'a I, usize)>;
 
 pub(crate) struct Batch<'a> {
@@ -43,30 +45,32 @@ pub(crate) struct Batch<'a> {
     writes: Vec<Round<'a, Write>>,
     replaces: Vec<Round<'a, Replace>>,
     pub(crate) opens: Round<'a, Ask>,
-    /// Further claims of keys that the batch opens already: place, claim, and which of the opens goes first.
+    /// Further claims of keys that the batch already opens: place, claim, and the open that
+    /// precedes it.
     pub(crate) repeats: Vec<(usize, &'a Ask, usize)>,
     reads: Questions<'a, Key>,
     count: usize,
 }
 
-/// How to go about a batch.
+/// The options for sending a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Manner {
-    /// Write something in any case, so that the commit waits for the disk and the standby, and with it
-    /// everything that was committed before.
+    /// Write a row in any case, so that the commit, and with it everything that was committed
+    /// before, waits for the disk and the standby.
     pub(crate) confirm: bool,
-    /// Use the statements that bear with others at work on the same rows, and do not wait for them. They cost more.
+    /// Use the statements that tolerate concurrent writers of the same rows, and do not wait for
+    /// those. They cost more.
     pub(crate) careful: bool,
-    /// Look for records before creating any: most claims were repeats of late.
+    /// Look for records before creating any, because most recent claims were repeats.
     pub(crate) read_first: bool,
-    /// How many bytes the outcomes that are read may have together.
+    /// The largest size of all outcomes that are read.
     pub(crate) room: usize,
 }
 
-/// Why a batch has no answers.
+/// The reason why a batch has no answers.
 pub(crate) struct Fault {
     pub(crate) error: Error,
-    /// Whether everything was committed before, or something may have been.
+    /// Set if the error came when everything may have been committed; not set if nothing was.
     pub(crate) after_commit: bool,
 }
 
@@ -76,24 +80,24 @@ impl From<Error> for Fault {
     }
 }
 
-/// What a committed batch came to.
+/// The result of a committed batch.
 pub(crate) struct Committed {
     pub(crate) replies: Vec<Reply<Answer>>,
-    /// Whether most claims were repeats, if there were claims.
+    /// `true` if most claims were repeats; `None` if there were no claims.
     pub(crate) mostly_repeats: Option<bool>,
-    /// Whether there was more to read than there was room for.
+    /// Set if there was more to read than fits.
     pub(crate) is_full: bool,
 }
 
-/// Puts the first item of each id into the first statement, the second into another, and so on: a statement can
-/// write a row only once.
+/// Puts the first item of each id into the first statement, the second item into another, and so
+/// on: a statement can write a row only once.
 fn rounds<I>(mut questions: Questions<'_, I>) -> Vec<Round<'_, I>> {
     questions.sort_by_key(|(id, ..)| *id);
     let mut rounds: Vec<Round<'_, I>> = Vec::new();
     for same in questions.chunk_by(|(one, ..), (other, ..)| one == other) {
         for (turn, (id, item, place)) in same.iter().enumerate() {
             if turn == rounds.len() {
-                // Nearly all are in the first.
+                // Nearly all items are in the first statement.
                 let room = if turn == 0 { questions.len() } else { 0 };
                 rounds.push(Round { items: Vec::with_capacity(room), places: Vec::with_capacity(room) });
             }
@@ -116,7 +120,7 @@ impl<'a> Batch<'a> {
             count: questions.len(),
         };
         let (mut writes, mut replaces) = (Vec::new(), Vec::new());
-        // Under load, most are one of these.
+        // Under load, most operations are one of these.
         let (mut completes, mut opens) = (Vec::with_capacity(batch.count), Vec::with_capacity(batch.count));
         for (place, Question { id, asked }) in questions.iter().enumerate() {
             match asked {
@@ -144,7 +148,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Sends everything, and returns the answers when it is committed.
+    /// Sends all statements, and returns the answers when the batch is committed.
     pub(crate) async fn commit(
         &self,
         client: &Client,
@@ -196,7 +200,7 @@ impl<'a> Batch<'a> {
         Ok(Committed { replies: answers.into_vec(), mostly_repeats, is_full })
     }
 
-    /// The place of the first question about an id.
+    /// The place of the first operation about an id.
     fn place(&self, id: &[u8]) -> usize {
         let of_write = |round: &Round<'_, Write>| round.place(id);
         let writes = self.completes.iter().chain(&self.writes).filter_map(of_write);
@@ -206,8 +210,8 @@ impl<'a> Batch<'a> {
         writes.chain(replaces).chain(reads).chain(opens).min().unwrap_or(self.count)
     }
 
-    /// Sends the statements, all at once, and waits for what they show: what was written, replaced, created, and
-    /// read.
+    /// Sends all statements at once, and waits for their rows: written, replaced, created and read
+    /// ones.
     async fn send(
         &self,
         reader: Reader<'_>,
@@ -221,8 +225,8 @@ impl<'a> Batch<'a> {
             && missing.iter().all(|(_, ask)| ask.terms.after_crash() == AfterCrash::Transactional);
         let changes =
             self.completes.len() + self.writes.len() + self.replaces.len() + usize::from(!missing.is_empty());
-        // A read beside a change is part of its transaction: should it fail by itself, nobody could say any more
-        // that nothing was applied.
+        // A read beside a change belongs to its transaction: if the read failed by itself, it would
+        // be unknown whether anything was applied.
         let hasty = manner.careful && !missing.is_empty();
         let together =
             changes + usize::from(!self.reads.is_empty()) > 1 || manner.confirm || relaxed || hasty;
@@ -242,7 +246,8 @@ impl<'a> Batch<'a> {
             sent.push(Box::pin(command(client, "set local synchronous_commit = off")));
         }
         if hasty {
-            // Whoever has created one of the records and does not commit has been waited for already.
+            // The batch has already waited for the transaction that has created one of the records
+            // and does not commit.
             sent.push(Box::pin(command(client, "set local lock_timeout = '5ms'")));
         }
         let before = sent.len();
@@ -288,7 +293,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What the statements of a batch showed.
+/// The rows that the statements of a batch returned.
 struct Shown {
     written: Vec<Vec<Row>>,
     replaced: Vec<Vec<Row>>,
@@ -314,8 +319,9 @@ async fn command(client: &Client, text: &str) -> Result<Vec<Row>, Error> {
     client.batch_execute(text).await.map(|()| Vec::new())
 }
 
-/// All that was answered, or the error that came first: those behind it only say that the transaction is over. If `begin`
-/// itself failed, there was no transaction, and what came behind it may have been committed, statement by statement.
+/// All answers, or the first error: the errors behind it only say that the transaction is over. If
+/// `begin` itself failed, there was no transaction, and the statements behind it may have been
+/// committed one by one.
 fn succeeded(results: Vec<Result<Vec<Row>, Error>>, in_transaction: bool) -> Result<Vec<Vec<Row>>, Fault> {
     let mut rows = Vec::new();
     let mut failed = None;

@@ -1,4 +1,4 @@
-//! Batches over one connection at a time.
+//! The committer of Postgres: it commits batches over one connection at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::words::error::StoreError;
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// What became of a question, with the clock of the server.
+/// The answer to an operation, with the clock of the server.
 pub(crate) struct Answer {
     pub(crate) now: Timestamp,
     pub(crate) what: What,
-    /// Whether it was not applied only because somebody had locked the row.
+    /// Set if the operation was not applied only because another transaction had locked the row.
     pub(crate) met_a_lock: bool,
 }
 
@@ -32,29 +32,32 @@ impl Answer {
     }
 }
 
-/// Commits batches over one connection at a time.
+/// A committer, with at most one connection at a time.
 pub(crate) struct Committer {
     options: Arc<PostgresOptions>,
     ready: Option<Ready>,
-    /// The other end of a connection that was lost, until it is known to be gone.
+    /// The server process of a lost connection, until it is known to be gone.
     lost: Option<Peer>,
     doubts: Arc<Doubts>,
-    /// Whether most claims of late were repeats.
+    /// Set if most recent claims were repeats.
     repeats: bool,
-    /// Until when batches are careful from the start, as somebody holds on to a row.
+    /// The moment until which batches are careful from the start, because a transaction holds on to
+    /// a row.
     careful_until: Option<Instant>,
-    /// How many bytes the outcomes that a batch reads may have together: less while the server does not answer in time.
+    /// The largest size of all outcomes that a batch reads: less while the server does not answer
+    /// in time.
     room: usize,
 }
 
-/// The least room for the outcomes that a batch reads.
+/// The lower limit for the outcomes that a batch reads.
 const MIN_ROOM: usize = 64 << 10;
 
-/// For how long batches are careful after a row could not be had. Each that is not waits for it first.
+/// The time for which batches are careful after a row could not be locked. Each batch that is not
+/// careful waits for that row first.
 const CAREFUL: Duration = Duration::from_secs(1);
 
-/// What may have been committed without being safe on the standby. Everyone can see it, so all connections of a
-/// store have to know.
+/// The commits that may have happened without being safe on the standby. All connections can see
+/// their results, so all connections of a store share this.
 #[derive(Default)]
 pub(crate) struct Doubts {
     raised: AtomicU64,
@@ -66,19 +69,20 @@ impl Doubts {
         self.raised.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The latest that is not settled.
+    /// The latest doubt that is not settled.
     fn latest(&self) -> Option<u64> {
         let raised = self.raised.load(Ordering::SeqCst);
         (self.settled.load(Ordering::SeqCst) < raised).then_some(raised)
     }
 
-    /// A commit that was begun after this one was raised is safe, and with it all that was committed before.
+    /// Settles a doubt: a commit that began after it was raised is safe, and with it everything
+    /// that was committed before.
     fn settle(&self, doubt: u64) {
         self.settled.fetch_max(doubt, Ordering::SeqCst);
     }
 }
 
-/// A connection with its statements.
+/// A connection with its prepared statements.
 struct Ready {
     line: Line,
     statements: Statements,
@@ -97,7 +101,7 @@ impl Committer {
         }
     }
 
-    /// Takes leave of the connection for good.
+    /// Abandons the connection for good.
     fn give_up(&mut self) {
         if let Some(Ready { line, .. }) = self.ready.take() {
             self.lost = Some(line.peer);
@@ -131,16 +135,18 @@ impl group_commit::Committer for Committer {
             if let Some(lost) = self.lost {
                 let rest = line.lay_to_rest(lost, self.options.timeout / 2).await?;
                 if rest == Rest::Elsewhere {
-                    // Asking once more would lead to the same, and the old process, if there still is one, answers to
-                    // nobody here: from now on the other system decides.
+                    // A retry would lead to the same system, and the old server process, if it
+                    // still exists, cannot be reached from here: from now on the other system
+                    // decides.
                     self.lost = None;
                     return Err(StoreError::refused(
-                        "the address of Postgres leads to another database system than before: what became of a batch \
-                         that was under way is not known",
+                        "the address of Postgres leads to another database system than before: the result of a batch \
+                         in flight is not known",
                     ));
                 }
-                // Not before: until then it could commit after another connection has confirmed what is there.
-                // Nor is it too late, as nobody is asked about its keys until then.
+                // The doubt is not raised earlier: until then, the lost batch could commit after
+                // another connection has confirmed the present state. It is not too late either,
+                // because no operation about its keys is sent until then.
                 self.doubts.raise();
                 self.lost = None;
             }
@@ -156,13 +162,13 @@ impl group_commit::Committer for Committer {
         question.asked.weight()
     }
 
-    /// A batch finds out.
+    /// The size of answers is found out by the batch.
     fn answer_weight(_: &Question) -> usize {
         0
     }
 
-    /// Claims under `transactional` go by themselves: their commit need not wait for the disk, as the commit of their
-    /// outcome and effect, in the same database, makes them durable.
+    /// Claims under `transactional` are committed apart: their commit need not wait for the disk,
+    /// because the commit of their outcome and effect, in the same database, makes them durable.
     fn is_apart(question: &Question) -> bool {
         matches!(&question.asked, Asked::Open(ask) if ask.terms.after_crash() == AfterCrash::Transactional)
     }
@@ -177,7 +183,7 @@ impl group_commit::Committer for Committer {
         let manner = Manner { confirm: doubt.is_some(), careful, read_first: self.repeats, room: self.room };
         let commit = async {
             match batch.commit(client, statements, manner).await {
-                // Somebody else is at work on one of the rows.
+                // A concurrent transaction works on one of the rows.
                 Err(fault)
                     if !careful
                         && !fault.after_commit

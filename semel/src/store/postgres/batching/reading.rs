@@ -1,8 +1,9 @@
-//! The records that a batch reads, with as many bytes of outcomes as it has room for.
+//! Reading records within a limit of bytes for the outcomes of a batch.
 //!
-//! A single record is read whole. Of several, each may have its share of the room, and the lengths of outcomes that have
-//! more are shown in their place; as many of these as fit are read by a second statement. What is ordinary is small, so that
-//! one statement reads all of it. Questions whose outcomes do not fit are sent again with another batch.
+//! A single record is read whole. Of several records, each may have its share of the limit, and
+//! larger outcomes are replaced by their lengths; as many of these as fit are read by a second
+//! statement. Ordinary outcomes are small, so that one statement reads all of them. Operations
+//! whose outcomes do not fit are sent again with another batch.
 
 use futures_util::TryStreamExt;
 use tokio_postgres::{Client, Error, Row, Statement};
@@ -13,16 +14,16 @@ use crate::store::postgres::row;
 use crate::store::shared::record_id::Id;
 use crate::words::error::StoreError;
 
-/// What reads records on a connection.
+/// The means to read records on a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) client: &'a Client,
     pub(crate) statement: &'a Statement,
-    /// How many bytes of outcomes there is room for.
+    /// The largest size of all outcomes.
     pub(crate) room: usize,
 }
 
-/// Rows that could be read, and why others could not.
+/// The readable rows, and the errors of the other records.
 #[derive(Default)]
 pub(crate) struct Readable {
     pub(crate) rows: Vec<Row>,
@@ -30,7 +31,7 @@ pub(crate) struct Readable {
 }
 
 impl Reader<'_> {
-    /// Reads records; outcomes that have more than their share of the room are left out.
+    /// Reads records, and leaves out outcomes that exceed their share of the limit.
     pub(crate) async fn read(self, mut ids: Vec<Id>) -> Result<Vec<Row>, Error> {
         ids.sort_unstable();
         ids.dedup();
@@ -38,7 +39,8 @@ impl Reader<'_> {
         self.read_up_to(limit, ids).await
     }
 
-    /// The same for what can be read: a set with a damaged record in it is halved until that one is alone.
+    /// Reads all readable records: a set with a damaged record in it is halved until that record is
+    /// alone.
     pub(crate) async fn read_what_can_be(self, mut ids: Vec<Id>) -> Result<Readable, Error> {
         ids.sort_unstable();
         ids.dedup();
@@ -46,8 +48,8 @@ impl Reader<'_> {
         self.read_what_can_be_up_to(limit, ids).await
     }
 
-    /// Reads as many of the outcomes that these rows have left out as still fit, the oldest questions first; one at least,
-    /// however large it is.
+    /// Reads as many of the left-out outcomes as still fit, those of the oldest operations first;
+    /// at least one, however large it is.
     pub(crate) async fn read_left_out<'r>(
         self,
         rows: impl Iterator<Item = &'r Row> + Clone,
@@ -103,7 +105,7 @@ impl Reader<'_> {
     }
 }
 
-/// The rows that a statement shows.
+/// The rows that a statement returns.
 pub(crate) async fn query(
     client: &Client,
     statement: &Statement,

@@ -1,4 +1,4 @@
-//! The statements with what they are given.
+//! The prepared statements and their parameters.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::words::terms::Terms;
 
 /// The statements, prepared on one connection.
 pub(crate) struct Statements {
-    /// Creates, and fails if somebody else does so at the same moment.
+    /// Creates records, and fails if a concurrent transaction creates one of them.
     pub(crate) create: Forms,
-    /// Creates what nobody else does.
+    /// Creates records, except those that a concurrent transaction creates.
     pub(crate) create_carefully: Statement,
     /// Completes and creates, as most batches do under load: one statement, one commit.
     pub(crate) complete_and_create: Statement,
     pub(crate) replace: Statement,
-    /// Completes, and waits a moment for a row that is locked.
+    /// Completes records, and waits a moment for a locked row.
     pub(crate) complete: Forms,
-    /// Writes whatever an owner writes, to rows that nobody has locked.
+    /// Makes any write of an owner, to rows that are not locked.
     pub(crate) write: Statement,
     pub(crate) read: Statement,
 }
 
-/// A statement over arrays, and the same over single values, which Postgres runs in less time.
+/// A statement over arrays, and its form for single values, which Postgres runs in less time.
 pub(crate) struct Forms {
     many: Statement,
     one: Statement,
@@ -45,7 +45,7 @@ impl Forms {
         Ok(Self { many, one })
     }
 
-    /// The form for so many items.
+    /// The form for this number of items.
     pub(crate) fn of(&self, count: usize) -> &Statement {
         if count == 1 { &self.one } else { &self.many }
     }
@@ -75,10 +75,10 @@ impl Statements {
     }
 }
 
-/// How many parameters `complete.sql` has.
+/// The number of parameters of `complete.sql`.
 const COMPLETE_COLUMNS: usize = 7;
 
-/// A statement whose parameters are numbered from further on.
+/// A statement whose parameters are renumbered to follow another statement's.
 fn shifted(statement: &str, by: usize) -> String {
     let mut parts = statement.split('$');
     let mut shifted = parts.next().unwrap_or_default().to_owned();
@@ -91,7 +91,7 @@ fn shifted(statement: &str, by: usize) -> String {
     shifted
 }
 
-/// A value for each item: an array, or in the form for one item just its value.
+/// A value for each item: an array, or in the form for one item only its value.
 #[derive(Debug)]
 struct Values<T>(Vec<T>);
 
@@ -129,13 +129,13 @@ fn ids<'a, I>(items: &'a [(Id, I)]) -> Column<'a> {
     Box::new(Values(items.iter().map(|(id, _)| id.as_bytes()).collect()))
 }
 
-/// What `read.sql` is given: the ids, and how many bytes of each outcome it may show.
+/// The parameters of `read.sql`: the ids, and the largest number of bytes to show of each outcome.
 pub(crate) fn read(ids: &[Id], limit: usize) -> Vec<Column<'_>> {
     let ids = ids.iter().map(Id::as_bytes).collect();
     vec![Box::new(Values::<&[u8]>(ids)), Box::new(i32::try_from(limit).unwrap_or(i32::MAX))]
 }
 
-/// What `create.sql` is given.
+/// The parameters of `create.sql`.
 pub(crate) fn create<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
     vec![
         ids(items),
@@ -155,7 +155,7 @@ pub(crate) fn create<'a>(items: &'a [(Id, &'a Ask)]) -> Vec<Column<'a>> {
     ]
 }
 
-/// What `replace.sql` is given.
+/// The parameters of `replace.sql`.
 pub(crate) fn replace<'a>(items: &'a [(Id, &'a Replace)]) -> Vec<Column<'a>> {
     let state = |item: &Replace| match item.draft.state {
         DraftState::Running => "running",
@@ -191,7 +191,7 @@ pub(crate) fn replace<'a>(items: &'a [(Id, &'a Replace)]) -> Vec<Column<'a>> {
     columns
 }
 
-/// What `write.sql` is given.
+/// The parameters of `write.sql`.
 pub(crate) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
     let action = |item: &Write| match item.action {
         Action::Renew { .. } => "renew",
@@ -228,7 +228,7 @@ pub(crate) fn write<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
     columns
 }
 
-/// What `complete.sql` is given.
+/// The parameters of `complete.sql`.
 pub(crate) fn complete<'a>(items: &'a [(Id, &'a Write)]) -> Vec<Column<'a>> {
     let mut columns = vec![ids(items), column(items, token), column(items, fence)];
     columns.extend(outcomes(items, completed));
@@ -250,7 +250,7 @@ fn completed(item: &Write) -> Option<&Outcome> {
     }
 }
 
-/// Status, subtype, headers and body of the items that have an outcome.
+/// The status, subtype, headers and body of the items that have an outcome.
 fn outcomes<'a, I>(items: &'a [(Id, &'a I)], of: impl Fn(&I) -> Option<&Outcome> + Copy) -> [Column<'a>; 4] {
     [
         column(items, move |item| of(item).map(status)),

@@ -2,17 +2,18 @@
 --
 -- `semel.` stands for the schema everywhere; the store puts the configured name in its place.
 
--- What a value may be. Domains rather than constraints of the table: Postgres reads the text of those anew for
--- every statement that writes, which costs more than the rest of a small one.
+-- The types of the values. They are domains rather than constraints of the table: Postgres parses
+-- the text of those again for every statement that writes, which costs more than the rest of a
+-- small statement.
 create domain semel.digest as bytea check (octet_length(value) = 32);
 create domain semel.token as bytea check (octet_length(value) = 16);
 create domain semel.state as text check (value in ('running', 'done', 'released'));
 create domain semel.status as smallint check (value between 100 and 999);
 create domain semel.attempt as integer check (value > 0);
 
--- Columns that completion leaves alone come first, those it writes come last: Postgres logs of an update only
--- what lies between the common beginning and the common end of both versions of the row. What would only repeat
--- another moment is null.
+-- Columns that completion leaves alone come first, those it writes come last: Postgres logs of an
+-- update only what lies between the common beginning and the common end of both versions of the
+-- row. What would only repeat another moment is null.
 create table semel.records (
     fence               bigint          not null,
     created_at          timestamptz     not null,
@@ -43,8 +44,8 @@ create table semel.records (
 
     primary key (id),
 
-    -- An outcome when done, always, and never otherwise. A done record may lack its body, which was then over
-    -- the limit.
+    -- An outcome when done, always, and never otherwise. A done record may lack its body, which was
+    -- then over the limit.
     constraint outcome_if_done check (
         case
             when state = 'done' then num_nulls(finished_at, status, headers) = 0
@@ -53,11 +54,11 @@ create table semel.records (
     ),
     constraint note_with_moment check (num_nulls(note, note_at) <> 1)
 ) with (
-    -- Room for the completed versions beside the running ones, all of them, as they come in batches: the update
-    -- is heap-only, and no index is touched.
+    -- Room for the completed versions beside the running ones, all of them, as they come in
+    -- batches: the update is heap-only, and no index is touched.
     fillfactor = 35,
-    -- Completion leaves one dead row for each live one, so the defaults (a fifth of the table) come late on a
-    -- large table.
+    -- Completion leaves one dead row for each live one, so the defaults (a fifth of the table) come
+    -- late on a large table.
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_insert_scale_factor = 0.05,
     autovacuum_analyze_scale_factor = 0.05,
@@ -83,8 +84,9 @@ exception
 end
 $$;
 
--- The primary key of a record. Keys that begin with the time they were made (UUID version 7, ULID) keep their
--- order, so that new rows are neighbours in the index: time in 6 bytes, then 26 bytes of the digest.
+-- The primary key of a record. Keys that begin with the time they were made (UUID version 7, ULID)
+-- keep their order, so that new rows are neighbours in the index: time in 6 bytes, then 26 bytes of
+-- the digest.
 create function semel.record_id(realm text, principal text, key text)
 returns bytea
 language sql
@@ -121,9 +123,10 @@ as $$
     from digest
 $$;
 
--- Records an outcome in the caller's transaction: applied where token and fence match a running record.
--- Otherwise it changes nothing and says what is there: `repeated` (this very outcome was recorded before),
--- `finished` (another outcome is recorded), `superseded` (somebody else has the key) or `missing`.
+-- Records an outcome in the caller's transaction: applied where token and fence match a running
+-- record. Otherwise it changes nothing and returns the reason: `repeated` (this very outcome was
+-- recorded before), `finished` (another outcome is recorded), `superseded` (another attempt has the
+-- key) or `missing`.
 create function semel.complete_record(
     record_id bytea,
     token bytea,
@@ -171,8 +174,8 @@ begin
 end
 $$;
 
--- The same for every language: the key as text, the token as in the Semel-Token header, the headers as an array
--- of pairs, such as '[["content-type", "application/json"]]'.
+-- The same for every language: the key as text, the token as in the Semel-Token header, the headers
+-- as an array of pairs, such as '[["content-type", "application/json"]]'.
 create function semel.try_complete(
     realm text,
     principal text,
@@ -229,8 +232,8 @@ begin
 end
 $$;
 
--- As try_complete, but whatever is not applied is an error, which undoes the whole transaction: an effect whose
--- outcome is not recorded must not stay, nor a second effect of the same outcome.
+-- As try_complete, but whatever is not applied is an error, which undoes the whole transaction: an
+-- effect whose outcome is not recorded must not stay, nor a second effect of the same outcome.
 create function semel.complete(
     realm text,
     principal text,
@@ -274,7 +277,8 @@ exception
 end
 $$;
 
--- The records for people and reports: the phase in place of the stored state, sizes, and JSON bodies as jsonb.
+-- The records for people and reports: the phase in place of the stored state, sizes, and JSON
+-- bodies as jsonb.
 create view semel.outcomes as
 select
     realm,

@@ -1,15 +1,16 @@
--- Retention counts from what settles a record, and every record knows what happens if its attempt is lost.
+-- Retention counts from what settles a record, and every record knows what happens if its attempt
+-- is lost.
 --
--- It needs the code of this version: older processes would take over held attempts. Stop them first. The table is
--- rewritten, under a lock that nothing else passes. What is there is taken for `hold`, the policy under which nothing
--- runs twice.
+-- It needs the code of this version: older processes would take over held attempts. Stop them
+-- first. The table is rewritten, under a lock that nothing else passes. What is there is taken for
+-- `hold`, the policy under which nothing runs twice.
 
 drop view semel.outcomes;
 
 create domain semel.after_crash as text check (value in ('hold', 'retry', 'transactional'));
 
--- In microseconds: 8 bytes, where an interval has 16. The column stays where it was, among those that completion
--- leaves alone.
+-- In microseconds: 8 bytes, where an interval has 16. The column stays where it was, among those
+-- that completion leaves alone.
 alter table semel.records
     alter column expires_at type bigint using greatest(
         0,
@@ -24,8 +25,9 @@ comment on column semel.records.retention is 'In microseconds, from what settled
 comment on column semel.records.after_crash is 'What happens if the lease runs out: hold, retry or transactional';
 comment on column semel.records.lease_until is 'A running record past this moment is held or lost';
 
--- When a record counts as absent and may be pruned: its retention begins when it is done or released, or when the lease
--- of a lost attempt is over. Null, which is never, for an attempt under `hold` that has no outcome.
+-- When a record counts as absent and may be pruned: its retention begins when it is done or
+-- released, or when the lease of a lost attempt is over. Null, which is never, for an attempt under
+-- `hold` that has no outcome.
 create function semel.expires_at(
     state text,
     after_crash text,
@@ -44,7 +46,8 @@ as $$
     end + retention * interval '1 microsecond'
 $$;
 
--- The records for people and reports: the phase in place of the stored state, sizes, and JSON bodies as jsonb.
+-- The records for people and reports: the phase in place of the stored state, sizes, and JSON
+-- bodies as jsonb.
 create view semel.outcomes as
 select
     realm,
@@ -73,16 +76,18 @@ select
     note
 from semel.records;
 
--- A function with an exception block must not run in a parallel query, nor in the build of an index by several workers:
--- not even in the process that leads them, which is why it is not `restricted`.
+-- A function with an exception block must not run in a parallel query, nor in the build of an index
+-- by several workers: not even in the process that leads them, which is why it is not `restricted`.
 alter function semel.json_body(bytea) parallel unsafe;
 
--- As before, and an outcome is on the disk when its commit is answered, as it is replayed from then on: a transaction that
--- would not wait for that does. Settings that wait, for the disk or for standbys, stay. It holds until the end of the
--- transaction, and is undone with the completion where a savepoint is.
+-- As before, and an outcome is on the disk when its commit is answered, as it is replayed from then
+-- on: a transaction that would not wait for that does. Settings that wait, for the disk or for
+-- standbys, stay. It holds until the end of the transaction, and is undone with the completion
+-- where a savepoint is.
 --
--- It finds the record by the index, also where the table is so small that reading all of it would be cheaper: to a
--- serializable transaction all of it would then count as read, and it would fail whenever another key is completed.
+-- It finds the record by the index, also where the table is so small that reading all of it would
+-- be cheaper: to a serializable transaction all of it would then count as read, and it would fail
+-- whenever another key is completed.
 create or replace function semel.complete_record(
     record_id bytea,
     token bytea,
@@ -134,10 +139,11 @@ begin
 end
 $$;
 
--- Locks the record of a running attempt until the end of the caller's transaction: applied where token and fence match.
--- Renewals and takeovers leave a locked record alone, so that it is still the same when it is completed, which repeatable
--- read and serializable insist on. Otherwise it locks nothing and says what is there: `finished` (an outcome is recorded),
--- `superseded` (another attempt has the key) or `missing`.
+-- Locks the record of a running attempt until the end of the caller's transaction: applied where
+-- token and fence match. Renewals and takeovers leave a locked record alone, so that it is still
+-- the same when it is completed, which repeatable read and serializable insist on. Otherwise it
+-- locks nothing and returns the reason: `finished` (an outcome is recorded), `superseded` (another
+-- attempt has the key) or `missing`.
 create function semel.lock_record(record_id bytea, token bytea, fence bigint)
 returns text
 language plpgsql
@@ -166,8 +172,8 @@ begin
 end
 $$;
 
--- The same for every language, as the first statement of a transaction that ends in semel.complete. A lost lease is an
--- error, before anything was done.
+-- The same for every language, as the first statement of a transaction that ends in semel.complete.
+-- A lost lease is an error, before anything was done.
 create function semel.lock(realm text, principal text, key text, token text, fence bigint)
 returns text
 language plpgsql

@@ -1,10 +1,12 @@
--- Looks again at records that were entered as unsettled: some in turn, and those whose lease was not over.
+-- Checks records again that were entered as unsettled: some in turn, and those whose lease was not
+-- over.
 --
--- An entry goes when its record is done or gone, or its key has begun a new life. That of a released record stays: the key
--- may run again in the same life.
+-- An entry is removed when its record is done or gone, or its key has begun a new life. The entry
+-- of a released record stays: the key may run again in the same life.
 --
--- $1 how many entries to look at: at most 500. Those whose lease was not over are looked at only together with 500 others:
--- with fewer, a damaged page is searched for; see check_past.sql. No rows.
+-- $1 the number of entries to read: at most 500. Entries whose lease was not over are read only
+-- together with 500 others: with fewer, a damaged page is searched for; see check_past.sql. No
+-- rows.
 with
 found as materialized (
     select checked_at, checked_id

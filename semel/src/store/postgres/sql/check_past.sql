@@ -1,5 +1,5 @@
--- Passes by the next entry of semel.unsettled without reading its record, which is on a damaged page, and removes the entry.
--- A sweep enters the record again as soon as it can be read; see prune.sql.
+-- Skips the next entry of semel.unsettled without reading its record, which is on a damaged page,
+-- and removes the entry. A sweep enters the record again as soon as it can be read; see prune.sql.
 --
 -- No parameters. No rows.
 with

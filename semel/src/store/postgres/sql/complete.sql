@@ -1,11 +1,12 @@
--- Records outcomes: applied where token and fence match a running record. Time takes no part.
+-- Records outcomes: applied where token and fence match a running record, at any time.
 --
--- Unlike write.sql it waits for a row that is locked, as long as `lock_timeout` allows; it is the one to send
--- first, as it logs less.
+-- Unlike write.sql it waits for a locked row, as long as `lock_timeout` allows; it is sent first,
+-- because it logs less.
 --
--- $1 ids, in order and without repeats, $2 tokens, $3 fences, $4 statuses, $5 subtypes, $6 headers, $7 bodies
+-- $1 ids, in order and without repeats, $2 tokens, $3 fences, $4 statuses, $5 subtypes, $6 headers,
+-- $7 bodies
 --
--- A row for each record that was written: the clock and the id.
+-- Result: a row for each record that was written: the clock and the id.
 update semel.records as record
 set version = record.version + 1,
     finished_at = clock.now,

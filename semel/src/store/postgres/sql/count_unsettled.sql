@@ -1,9 +1,10 @@
--- Counts the running, held and lost records without reading the whole table: what was entered before the watermark, and what
--- was created since, by index. An entry whose lease was over is counted as it was entered: what became of it since is seen
--- when it is checked; see check.sql. Records are found by their ids (`is not distinct from` uses no index): those of one batch
--- were created at one moment.
+-- Counts the running, held and lost records without reading the whole table: the entries from
+-- before the watermark, and the records that were created since, by index. An entry whose lease was
+-- over is counted in its entered state: later changes are noticed when it is checked; see
+-- check.sql. Records are found by their ids (`is not distinct from` uses no index): those of one
+-- batch were created at one moment.
 --
--- $1 the watermark, as a parameter, so that the planner knows how little was created since
+-- $1 the watermark, as a parameter, so that the planner knows how few records were created since
 with
 unsettled as (
     select lease_until, after_crash

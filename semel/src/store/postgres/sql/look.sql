@@ -1,16 +1,20 @@
--- Moves the watermark on, and enters what it passes without an outcome.
+-- Moves the watermark forward, and enters the records without an outcome that it passes.
 --
--- Behind the watermark no record may appear any more that was not looked at, so it stays behind every transaction that
--- could still commit one. A record's creation is the clock of a statement that runs for 30 seconds at most
--- (`statement_timeout`) before it has written the record; so whatever was created 60 seconds before the candidate had a
--- transaction when the candidate was noted, with a lower number than the one that noted it. All of those have ended when no
--- lower number is under way in this snapshot. (A snapshot's xmax would not do for the candidate: numbers above it may be in
--- use.) Locks take no time here: a process that finds another one at work leaves it to that.
+-- No record may appear behind the watermark that was not read, so the watermark stays behind every
+-- transaction that could still commit one. The creation time of a record is the clock of a
+-- statement that runs for 30 seconds at most (`statement_timeout`) before it has written the
+-- record; so the transaction of a record that was created 60 seconds before the candidate existed
+-- when the candidate was recorded, with a lower number than the transaction that recorded it. All
+-- of those have ended when no lower number is in progress in this snapshot. (The snapshot's xmax
+-- would not do for the candidate: numbers above it may be in use.) Waiting for locks takes no time
+-- here: a process that finds another one at work leaves the work to it.
 --
--- A clock that was set back takes the watermark with it, and a candidate that another server has noted is replaced. What is
--- created behind the watermark all the same, by hand or by such a clock, is entered by the next sweep; see prune.sql.
+-- A clock that was set back takes the watermark with it, and a candidate that another server has
+-- recorded is replaced. A record that is nevertheless created behind the watermark, by hand or by
+-- such a clock, is entered by the next sweep; see prune.sql.
 --
--- $1 how many records to pass at most. A row if the watermark moved: whether there is more to pass.
+-- $1 the largest number of records to pass. Result: a row if the watermark moved: whether there are
+-- more to pass.
 with
 found as materialized (
     select watermark, candidate_at, candidate_xid
@@ -63,7 +67,7 @@ where reach.start < watermark
     or reach.is_foreign
     or reach.is_ripe and (
         progress.is_more
-        -- Nothing is written for less than a second.
+        -- A move by less than a second is not written.
         or candidate_at < now() - interval '1 second'
         or reach.safe > reach.start + interval '1 second'
     )

@@ -1,11 +1,11 @@
-//! The statements, for a schema.
+//! The SQL statements, for a schema. Each is a file of this folder.
 
 use std::fmt;
 
 use crate::fault;
 use crate::words::error::StoreError;
 
-/// The name of a schema, in quotes.
+/// The name of a schema, with its quoted form.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Schema {
     name: String,
@@ -15,16 +15,16 @@ pub(super) struct Schema {
 impl Schema {
     pub(super) const DEFAULT: &'static str = "semel";
 
-    /// Postgres cuts off longer names, and two that differ only behind the cut would be one.
+    /// Postgres truncates longer names, so that two names could become one.
     const MAX_BYTES: usize = 63;
 
     pub(super) fn new(name: &str) -> Result<Self, StoreError> {
-        // The name also gets into comments, texts and bodies of functions, which it must not end.
+        // The name also appears in comments, texts and bodies of functions, which it must not end.
         let unfit = |c: char| c.is_control() || c == '\'' || c == '\\';
         let bad = name.is_empty() || name.len() > Self::MAX_BYTES || name.starts_with("pg_");
         if bad || name.contains(unfit) || name.contains("$$") {
             return Err(StoreError::refused(format!(
-                "{name:?} is no name for a schema: 1 to {} bytes, no control characters, no apostrophe, backslash or $$, not \
+                "{name:?} is not a valid schema name: 1 to {} bytes, no control characters, no apostrophe, backslash or $$, not \
                  beginning with pg_",
                 Self::MAX_BYTES
             )));
@@ -47,8 +47,8 @@ impl Schema {
     }
 }
 
-/// A statement without the header that explains it: `pg_stat_activity` shows the first kilobyte, and that should
-/// be the statement.
+/// A statement without its explaining header: `pg_stat_activity` shows the first kilobyte, which
+/// should be the statement.
 pub(super) fn without_header(file: &str) -> String {
     let statement = file.lines().skip_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
     match fault::makes("complete_without_fence") {

@@ -1,5 +1,5 @@
--- The tables that hold the records, and how many pages each has: one, unless somebody has split it into partitions. One
--- that is dropped at this very moment has none.
+-- The tables that hold the records, and the number of pages of each: one table, unless an operator
+-- has split it into partitions. A table that is being dropped has none.
 select part.id::regclass::text, coalesce(pg_relation_size(part.id), 0) / current_setting('block_size')::bigint
 from (
     select relid as id from pg_partition_tree('semel.records') where isleaf

@@ -1,15 +1,15 @@
--- Removes expired records from a range of the table's pages. Of a table in partitions, each goes by itself: a row's
--- address is its own only within one of them.
+-- Removes expired records from a range of the table's pages. Each partition is swept by itself: the
+-- address of a row is unique only within one of them.
 --
--- A row that another transaction has locked is left for another time, without a wait. Whether a row goes is
--- decided under its lock: a key that was claimed again meanwhile stays. Reading pages in their order needs no
--- index, and touches each page once.
+-- A row that another transaction has locked is left for a later sweep, without waiting. The
+-- decision to remove a row is made under its lock: a key that was claimed again in between stays.
+-- Reading pages in their order needs no index, and touches each page once.
 --
--- A running record behind the watermark that is missing among the unsettled ones is entered: it was created by hand, restored,
--- or under a clock that has been set since.
+-- A running record behind the watermark that is missing among the unsettled ones is entered: it was
+-- created by hand, restored, or created under a clock that was set since.
 --
--- $1 the first row address, $2 the one behind the last, $3 realm or null, $4 how many at most, $5 when the retention must
--- have been over, or null for now
+-- $1 the first row address, $2 the one behind the last, $3 realm or null, $4 the largest number of
+-- records, $5 the moment before which the retention must have been over, or null for now
 with
 looked as materialized (
     select ctid as place, created_at, id, state, after_crash, lease_until

@@ -1,9 +1,11 @@
--- Reads records as they are, whether expired or not. Outcomes that are larger than wanted are left out: to know how large
--- they are, Postgres need not load them.
+-- Reads records unchanged, whether expired or not. Outcomes over the limit are left out: Postgres
+-- knows their sizes without loading them.
 --
--- $1 ids, without repeats, $2 how many bytes headers and body of a record may have together
+-- $1 ids, without repeats, $2 the largest number of bytes that headers and body of a record may
+-- have together
 --
--- One row at least: the clock, and a record; at the end how many bytes were left out, if any were.
+-- Result: at least one row: the clock, and a record; the last column is the number of bytes that
+-- were left out, if any were.
 select
     clock.now,
     record.id, record.version::bigint, record.token, record.fence, record.attempt, record.state, record.operation,

@@ -1,18 +1,22 @@
--- Writes a whole record in the place of one that still has the expected token and version, and raises fence and
--- version.
+-- Writes a whole record over one that still has the expected token and version, and raises fence
+-- and version.
 --
--- A record that an open transaction has locked is left alone, without a wait. So is one whose `not_after` is over.
+-- A record that an open transaction has locked is skipped without waiting. So is an item whose
+-- `not_after` is over.
 --
--- A released record that runs again keeps its creation, so it is entered as unsettled if the watermark may have passed that
--- already; see look.sql. Mostly the entry is there. If another transaction is entering the same record at this moment, the
--- insert waits until that one has ended; it is short, as it belongs to the upkeep. An entry that was over is so no more.
+-- A released record that runs again keeps its creation time, so it is entered as unsettled if the
+-- watermark may have passed that time already; see look.sql. The entry usually exists. If another
+-- transaction is entering the same record at this moment, the insert waits until that transaction
+-- has ended; it is short, because it belongs to the upkeep. An entry whose lease was over is marked
+-- as not over.
 --
--- $1 ids, in order and without repeats, $2 expected tokens, $3 expected versions, $4 not_after or null, $5 tokens, $6 attempts,
--- $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their versions, $12 owners, $13 leases, $14 retentions in
--- microseconds, $15 policies after a crash, $16 whether a new life begins, $17 notes or null to keep the note, $18 statuses,
--- $19 subtypes, $20 headers, $21 bodies
+-- $1 ids, in order and without repeats, $2 expected tokens, $3 expected versions, $4 not_after or
+-- null, $5 tokens, $6 attempts, $7 states, $8 operations, $9 resources, $10 fingerprints, $11 their
+-- versions, $12 owners, $13 leases, $14 retentions in microseconds, $15 policies after a crash, $16
+-- true if a new life begins, $17 notes or null to keep the note, $18 statuses, $19 subtypes, $20
+-- headers, $21 bodies
 --
--- A row for each record that was replaced: the clock, id, fence and end of the lease.
+-- Result: a row for each record that was replaced: the clock, id, fence and end of the lease.
 with
 clock as materialized (
     select clock_timestamp() as now

@@ -1,16 +1,19 @@
--- Shows a page of the records that match, the oldest first.
+-- Shows a page of the matching records, the oldest first.
 --
--- It looks at a part of the table only, whether anything there matches or not: 4,000 rows by the index of their creation, or
--- (for running, held and lost ones) some entries of semel.unsettled first, and then by index what was created since
--- the watermark. The bounds are parameters, so that the planner knows how little lies between them.
+-- The statement reads only a part of the table, however few records match: 4,000 rows by the index
+-- of their creation, or (for running, held and lost records) first some entries of semel.unsettled,
+-- and then by index the records that were created since the watermark. The bounds are parameters,
+-- so that the planner knows how little lies between them.
 --
--- $1 phase, $2 realm, $3 principal, $4 key, $5 operation, $6 whether expired, $7 least age, $8 least time since the last
--- sign of life: each may be null for all. $9 whether only records whose lease is over without an outcome. $10 and $11 the
--- creation and the id of the last record that was looked at, or null. $12 the latest creation, or null for now. $13 the only
--- id or null. $14 how many to show. $15 how many entries to look at, and $16 the watermark: null for a walk over all records.
+-- $1 phase, $2 realm, $3 principal, $4 key, $5 operation, $6 expired or not, $7 least age, $8 least
+-- time since the last sign of life: each may be null for all. $9 true for records whose lease is
+-- over without an outcome only. $10 and $11 the creation and the id of the last record that was
+-- read, or null. $12 the latest creation, or null for now. $13 the only id or null. $14 the number
+-- of records to show. $15 the number of entries to read, and $16 the watermark: null for a walk
+-- over all records.
 --
--- One row at least: the clock, a record with its key or nulls, and at the end whether there is more to look at, and the creation
--- and the id of the last record that was looked at.
+-- Result: at least one row: the clock, a record with its key or nulls, and at the end whether there
+-- is more to read, and the creation and the id of the last record that was read.
 with
 entered as materialized (
     select entry.created_at, entry.id

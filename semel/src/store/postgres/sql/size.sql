@@ -1,7 +1,9 @@
--- How much room the records take up, with indexes, free space and long values, and about how many there are.
+-- The size of the records on disk, with indexes, free space and long values, and their approximate
+-- number.
 --
--- It reads nothing of the table itself: the sizes of its files, and what autovacuum and the statistics know. The number of
--- records lags by a second or so, and after a crash until the next autovacuum.
+-- The statement reads nothing of the table itself: only the sizes of its files, and the statistics
+-- of autovacuum and the planner. The number of records lags by a second or so, and after a crash
+-- until the next autovacuum.
 select
     pg_total_relation_size('semel.records'::regclass),
     coalesce(

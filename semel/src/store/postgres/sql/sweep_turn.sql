@@ -1,7 +1,7 @@
--- Takes the next turn of sweeping, if it is due and no other process has it. A turn that is not carried on for 50 seconds
--- is over.
+-- Takes the next turn of sweeping, if it is due and no other process has it. A turn whose position
+-- is not updated for 50 seconds is over.
 --
--- No parameters. A row if the turn is taken: where it begins.
+-- No parameters. Result: a row if the turn is taken: its first page.
 update semel.upkeep
 set sweep_at = now() + interval '50 seconds'
 where sweep_at <= now()

@@ -1,12 +1,13 @@
--- Writes as the owner: applied where token and fence match a running record. A void names no fence.
+-- Writes as the owner: applied where token and fence match a running record, at any time. A void
+-- names no fence.
 --
--- A row that somebody's open transaction has locked is left alone, and nobody waits for it. Time takes no part.
+-- A row that another open transaction has locked is skipped without waiting.
 --
--- $1 ids, in order and without repeats, $2 tokens, $3 fences or null, $4 actions (renew, complete, release, abandon, hold,
--- void), $5 leases of renewals, $6 notes, $7 statuses, $8 subtypes, $9 headers, $10 bodies, $11 the longest retentions of
--- what is released, in microseconds, or null
+-- $1 ids, in order and without repeats, $2 tokens, $3 fences or null, $4 actions (renew, complete,
+-- release, abandon, hold, void), $5 leases of renewals, $6 notes, $7 statuses, $8 subtypes, $9
+-- headers, $10 bodies, $11 the longest retentions of released records, in microseconds, or null
 --
--- A row for each record that was written: the clock and the id.
+-- Result: a row for each record that was written: the clock and the id.
 with
 clock as materialized (
     select clock_timestamp() as now

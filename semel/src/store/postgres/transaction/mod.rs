@@ -1,4 +1,8 @@
-//! The user's own transaction: it locks the record of an attempt, and records the outcome.
+//! Completion in the user's own transaction: it locks the record of an attempt, and records the
+//! outcome.
+//!
+//! - `with_tokio_postgres`: the transactions of tokio-postgres.
+//! - `with_sqlx`: the transactions and connections of sqlx.
 
 mod with_tokio_postgres;
 #[cfg(feature = "sqlx")]
@@ -14,19 +18,20 @@ use crate::words::error::StoreError;
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 
-/// A transaction in which an outcome can be recorded: of tokio-postgres or, with the feature `sqlx`, of sqlx.
+/// A transaction in which an outcome can be recorded: one of tokio-postgres or, with the feature
+/// `sqlx`, one of sqlx.
 #[async_trait]
 pub trait InTransaction: sealed::Sealed + Send {
-    /// Runs the statement about an attempt, and returns the one text it answers.
+    /// Runs the statement that locks an attempt, and returns the text that it answers.
     #[doc(hidden)]
     async fn lock(&mut self, statement: &str, attempt: &Attempt) -> Result<String, StoreError>;
 
-    /// The same with the outcome.
+    /// Runs the statement that completes an attempt, and returns the text that it answers.
     #[doc(hidden)]
     async fn complete(&mut self, statement: &str, completion: &Completion) -> Result<String, StoreError>;
 }
 
-/// Which attempt it is, as columns.
+/// The identity of an attempt, as columns.
 #[doc(hidden)]
 pub struct Attempt {
     id: Vec<u8>,
@@ -44,7 +49,7 @@ impl Attempt {
     }
 }
 
-/// What is recorded, as columns.
+/// The outcome of an attempt, as columns.
 #[doc(hidden)]
 pub struct Completion {
     attempt: Attempt,
@@ -64,17 +69,17 @@ mod sealed {
 }
 
 impl PostgresStore {
-    /// Records the outcome in a transaction of the caller's, together with the effect: both are committed, or
-    /// neither.
+    /// Records the outcome in a transaction of the caller, together with the effect: both are
+    /// committed, or neither.
     ///
-    /// The transaction must be one of the same database. It waits for nobody but a renewal of the same lease. If
-    /// it is rolled back, the key is still running, and its owner may try again. If its commit was not answered,
-    /// whoever tries again is told [`Ack::Repeated`] should it have been made: the effect is there already. For
-    /// [`Policy::transactional`](crate::Policy::transactional).
+    /// The transaction must be one of the same database. It waits only for a renewal of the same
+    /// lease. If it is rolled back, the key is still running, and its owner may try again. If its
+    /// commit was not answered, but was made, the next try gets [`Ack::Repeated`]: the effect is
+    /// there already. For [`Policy::transactional`](crate::Policy::transactional).
     ///
-    /// The commit waits for the disk, also in a session whose `synchronous_commit` is `off`: until the end of the
-    /// transaction it is raised to `on`. A repeatable read or serializable transaction begins with
-    /// [`lock_in`](Self::lock_in).
+    /// The commit waits for the disk, also in a session whose `synchronous_commit` is `off`: until
+    /// the end of the transaction it is raised to `on`. A repeatable read or serializable
+    /// transaction begins with [`lock_in`](Self::lock_in).
     ///
     /// ```no_run
     /// # async fn book(store: &semel::PostgresStore, client: &mut tokio_postgres::Client, lease: semel::Lease)
@@ -89,8 +94,8 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// What the database said; the transaction is then to be rolled back. A lost lease is an answer, not an
-    /// error: see [`Ack::applied`].
+    /// The error of the database, after which the transaction has to be rolled back. A lost lease
+    /// is an answer, not an error: see [`Ack::applied`].
     pub async fn complete_in(
         &self,
         transaction: &mut impl InTransaction,
@@ -108,18 +113,21 @@ impl PostgresStore {
         ack(&transaction.complete(&statement, &completion).await?)
     }
 
-    /// Locks the record of the attempt until the end of a transaction of the caller's, which
+    /// Locks the record of the attempt until the end of a transaction of the caller, which
     /// [`complete_in`](Self::complete_in) completes later.
     ///
-    /// It is for repeatable read and serializable, and has to be the first statement of the transaction. At these
-    /// levels Postgres refuses to write a row that was changed since (SQLSTATE 40001), and renewals change the
-    /// record three times a lease: without the lock, a transaction that takes longer can never be completed, however
-    /// often it is tried. Renewals leave a locked record alone, and so does everything else that would change it.
-    /// The lease may run out meanwhile; no claim takes the key over, and all are answered that it is running. If
-    /// the transaction is rolled back after that, any claim may take over that is allowed to.
+    /// The lock is for the levels repeatable read and serializable, and has to be the first
+    /// statement of the transaction. At these levels Postgres refuses to write a row that was
+    /// changed since (SQLSTATE 40001), and renewals change the record three times a lease: without
+    /// the lock, a transaction that takes longer can never be completed, however often it is tried.
+    /// Renewals skip a locked record, and so does everything else that would change it. The lease
+    /// may run out in that time; no claim takes the key over, and all claims are answered
+    /// *running*. If the transaction is rolled back after that, any claim that is allowed to may
+    /// take over.
     ///
-    /// [`Ack::Applied`] says that it is locked. After any other answer there is nothing to lock, as the attempt has lost
-    /// its lease or has an outcome: roll back, and leave the answer to the engine. [`Ack::applied`] does so by `?`.
+    /// [`Ack::Applied`] means that the record is locked. After any other answer there is nothing to
+    /// lock, because the attempt has lost its lease or has an outcome: roll back, and leave the
+    /// answer to the engine. [`Ack::applied`] with `?` does so.
     ///
     /// ```no_run
     /// # async fn book(store: &semel::PostgresStore, client: &mut tokio_postgres::Client, lease: semel::Lease)
@@ -137,8 +145,9 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// What the database said; the transaction is then to be rolled back. A transient one is worth another transaction:
-    /// 40001 says that a renewal was committed at this very moment.
+    /// The error of the database, after which the transaction has to be rolled back. After a
+    /// transient error another transaction may succeed: 40001 means that a renewal was committed at
+    /// that moment.
     pub async fn lock_in(
         &self,
         transaction: &mut impl InTransaction,
@@ -149,7 +158,7 @@ impl PostgresStore {
     }
 }
 
-/// What the functions of the schema answer.
+/// The acknowledgement in the answer of a function of the schema.
 fn ack(word: &str) -> Result<Ack, StoreError> {
     match word {
         "applied" => Ok(Ack::Applied),
@@ -163,7 +172,8 @@ fn ack(word: &str) -> Result<Ack, StoreError> {
     }
 }
 
-/// An answer that is not a text: the function is not the one that the migrations created.
+/// The error for an answer that is not a text: the function is not the one that the migrations
+/// created.
 fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::corrupt("the answer of a function of the schema is not a text").with_source(error)
 }

@@ -1,4 +1,4 @@
-//! Transactions of sqlx, and its connections, for those who write `begin` themselves.
+//! The transactions of sqlx, and its connections, for callers that send `begin` themselves.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -48,8 +48,8 @@ impl InTransaction for Transaction<'_, Postgres> {
     }
 }
 
-/// The statement for good, which is what sqlx asks for where a text is not part of the program. There are two for
-/// each schema.
+/// The statement with a static lifetime, which sqlx requires of a text that is not part of the
+/// program. There are two for each schema.
 fn kept(statement: &str) -> &'static str {
     static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +64,7 @@ fn kept(statement: &str) -> &'static str {
     }
 }
 
-/// What an error of sqlx means: by its code, as with the other driver.
+/// The meaning of an error of sqlx, by its code, as with the other driver.
 fn meaning(error: Error) -> StoreError {
     if let Error::ColumnDecode { .. } = error {
         return unreadable(error);
@@ -72,7 +72,7 @@ fn meaning(error: Error) -> StoreError {
     let answered = error.as_database_error();
     let code = answered.and_then(|answered| answered.code());
     if code.is_some_and(|code| !errors::is_transient(&code)) {
-        return StoreError::refused("Postgres refused what was asked").with_source(error);
+        return StoreError::refused("Postgres refused the statement").with_source(error);
     }
     let what = answered.map_or_else(|| error.to_string(), |answered| answered.message().to_owned());
     StoreError::unavailable(format!("Postgres: {what}")).with_source(error)

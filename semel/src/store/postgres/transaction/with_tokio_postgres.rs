@@ -1,4 +1,4 @@
-//! Transactions of tokio-postgres.
+//! The transactions of tokio-postgres.
 
 use async_trait::async_trait;
 use tokio_postgres::Transaction;

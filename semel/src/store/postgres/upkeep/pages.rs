@@ -5,10 +5,10 @@ use crate::store::postgres::session::Session;
 use crate::store::postgres::side::Side;
 use crate::words::error::StoreError;
 
-/// A table of this many pages, 8 MiB, is read whole where that is simpler.
+/// The number of pages, 8 MiB, up to which a table is read whole where that is simpler.
 const FEW: i64 = 1_024;
 
-/// A table with records, and its pages, counted on from those of the tables before it.
+/// A table with records, and its pages, numbered after those of the preceding tables.
 pub(crate) struct Part {
     pub(crate) table: String,
     pub(crate) first: i64,
@@ -27,7 +27,7 @@ pub(crate) async fn parts(side: &Side, session: &Session) -> Result<Vec<Part>, S
     Ok(parts.collect())
 }
 
-/// How many pages all parts have.
+/// The number of pages of all parts.
 pub(crate) fn count(parts: &[Part]) -> i64 {
     parts.last().map_or(0, |part| part.end)
 }

@@ -1,4 +1,4 @@
-//! Sweeping expired records out, page by page.
+//! The sweeper, which removes expired records page by page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,29 +18,31 @@ use crate::store::postgres::side::Side;
 use crate::store::postgres::values::Moment;
 use crate::words::error::StoreError;
 
-/// How many pages of the table one statement looks at: 2 MiB.
+/// The number of pages of the table that one statement reads: 2 MiB.
 const PAGES: i64 = 256;
 
-/// A turn that finds little looks at this part of the table's pages, so that a round takes about four hours.
+/// The part of the table's pages that a turn reads when it finds little: a round then takes about
+/// four hours.
 const TURNS: i64 = 256;
 /// The least and the most pages of such a turn: 512 KiB and 128 MiB.
 const TURN: [i64; 2] = [64, 16_384];
 
-/// Pages with at least one expired record for this many of them are worth going on.
+/// The largest number of pages per expired record at which it is worth going on.
 const WORTHWHILE: i64 = 4;
 
-/// How often a long turn notes its place: well within the time after which another process would take it.
+/// The interval at which a long turn records its position: well within the time after which another
+/// process would take it.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
 
-/// Goes round the table, or its partitions, a few pages at a time.
+/// The sweeper of a table, or of its partitions, a few pages at a time.
 pub(crate) struct Sweeper {
     side: Side,
-    /// Where the next sweep of this process begins, so that the beginning of the table is not read again for each
-    /// call. Paced sweeps keep their place in the database.
+    /// The page at which the next sweep of this process begins, so that the beginning of the table
+    /// is not read again for each call. Paced sweeps keep their position in the database.
     next_page: AtomicI64,
 }
 
-/// How far a sweep went.
+/// The range of a sweep, and its result.
 struct Swept {
     removed: u64,
     next_page: i64,
@@ -51,8 +53,8 @@ impl Sweeper {
         Self { side: Side::new(options), next_page: AtomicI64::new(0) }
     }
 
-    /// Removes as many as asked for, or all there are in one round. Paced, it looks at a small part of a large table
-    /// only, and goes on where there is much to remove.
+    /// Removes as many records as requested, or all there are in one round. A paced call reads only
+    /// a small part of a large table, and goes on where there is much to remove.
     pub(crate) async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         let session = self.side.checked().await?;
         if prune.paced {
@@ -77,7 +79,8 @@ impl Sweeper {
         Ok(swept.removed)
     }
 
-    /// Sweeps from a page on, until enough is removed, or so many pages had little to remove, or the round is over.
+    /// Sweeps from a page on, until enough records are removed, or so many pages had little to
+    /// remove, or the round is over.
     async fn sweep(
         &self,
         session: &Arc<Session>,
@@ -91,7 +94,7 @@ impl Sweeper {
         let (mut seen, mut in_vain, mut noted) = (0, 0, Instant::now());
         let mut swept = Swept { removed: 0, next_page: start % pages.max(1) };
         let mut prepared: Option<(i64, Statement)> = None;
-        // How many pages at a time: fewer around a damaged one.
+        // The number of pages at a time is smaller around a damaged page.
         let (mut window, mut warned) = (PAGES, false);
         while swept.removed < limit && seen < pages && in_vain < patience {
             let page = swept.next_page;
@@ -144,14 +147,15 @@ impl Sweeper {
                 noted = Instant::now();
             }
             if gone > 0 {
-                // Others want the disk, too.
+                // The pause leaves the disk to other users.
                 sleep(began.elapsed()).await;
             }
         }
         Ok(swept)
     }
 
-    /// Keeps the turn, and its place for the process that goes on if this one ends.
+    /// Records that this process keeps the turn, and its position for the process that continues if
+    /// this one ends.
     async fn note(&self, session: &Arc<Session>, page: i64, goes_on: bool) -> Result<(), StoreError> {
         let note = self.side.statement(include_str!("../sql/sweep_reached.sql"));
         let noted =

@@ -1,4 +1,4 @@
-//! What is known of unsettled records: which attempts that began some time ago have no outcome.
+//! The watermark of unsettled records: the attempts that began some time ago and have no outcome.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -9,22 +9,23 @@ use crate::store::postgres::side::Side;
 use crate::store::postgres::values::Moment;
 use crate::words::error::StoreError;
 
-/// How often the watermark is moved at most, each time over 10,000 records. What is left is read by index until the next
-/// time.
+/// The largest number of times that the watermark is moved in one call, each time over 10,000
+/// records. The rest is read by index until the next time.
 const STEPS: usize = 16;
 
-/// How many rows one statement looks at: records that the watermark passes, and entries that are looked at again.
+/// The number of rows that one statement reads: records that the watermark passes, and entries that
+/// are read again.
 const PASSED_ROWS: i64 = 10_000;
 const CHECKED_ROWS: i64 = 500;
 
-/// How often a statement that meets a damaged page is sent again, with fewer rows.
+/// The number of times that a statement that meets a damaged page is sent again, with fewer rows.
 const RETRIES: usize = 64;
 
-/// Moves the watermark up to a minute ago, and looks again at some of the records that are known as unsettled. A
-/// role that may only read, or a standby, goes by what is known.
+/// Moves the watermark up to a minute ago, and reads again some of the records that are known as
+/// unsettled. A role that may only read, or a standby, uses the known ones.
 ///
-/// A record that cannot be read is passed by, so that the upkeep of all others goes on: it is not listed as unsettled until
-/// a sweep can read its page again.
+/// A record that cannot be read is skipped, so that the upkeep of all other records goes on: it is
+/// not listed as unsettled until a sweep can read its page again.
 pub(crate) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreError> {
     match look(side, session).await {
         Err(error) if is_read_only(&error) => {
@@ -32,14 +33,14 @@ pub(crate) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreE
             Ok(())
         }
         Err(error) if is_about_a_row(&error) => {
-            tracing::warn!(%error, "the search for unsettled records met a damaged page, and goes by what is known");
+            tracing::warn!(%error, "the search for unsettled records met a damaged page, and uses the records that are already known");
             Ok(())
         }
         looked => looked.map_err(errors::of_question),
     }
 }
 
-/// The moment before which every unsettled record is among those that are known.
+/// The moment before which every unsettled record is among the known ones.
 pub(crate) async fn watermark(side: &Side, session: &Session) -> Result<Moment, StoreError> {
     let question = side.statement(include_str!("../sql/watermark.sql"));
     let row = session.client.query_one(&question, &[]).await.map_err(errors::of_question)?;
@@ -61,7 +62,7 @@ async fn look(side: &Side, session: &Session) -> Result<(), Error> {
     check.repeat(side, session, 1).await
 }
 
-/// A statement that looks at the next rows, and one that passes by the next of them without reading it.
+/// A statement that reads the next rows, and one that skips the next of them without reading it.
 struct Step {
     statement: &'static str,
     pass_by: &'static str,
@@ -69,8 +70,9 @@ struct Step {
 }
 
 impl Step {
-    /// Goes on until no row is answered, but takes at most so many whole steps. At a damaged page the steps become shorter,
-    /// down to the one row that is passed by, and longer again behind it.
+    /// Repeats the step until it returns no row, but at most this many times at full length. At a
+    /// damaged page the steps become shorter, down to the one row that is skipped, and longer again
+    /// behind it.
     async fn repeat(&self, side: &Side, session: &Session, steps: usize) -> Result<(), Error> {
         let statement = session.client.prepare(&side.statement(self.statement)).await?;
         let (mut rows, mut steps_left, mut retries) = (self.rows, steps, 0);
@@ -100,8 +102,8 @@ impl Step {
     }
 }
 
-/// From now on, this connection reads a table by its indexes, also a small one: a scan of all pages would meet a damaged one
-/// each time.
+/// Makes this connection read tables by their indexes from now on, even small ones: a scan of all
+/// pages would meet a damaged page each time.
 pub(crate) async fn read_by_index(session: &Session) -> Result<(), Error> {
     let settings = "set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off";
     session.client.batch_execute(settings).await

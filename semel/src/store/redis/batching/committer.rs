@@ -1,4 +1,4 @@
-//! Batches over one connection at a time.
+//! The committer of Redis: it sends batches over one connection at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -16,15 +16,17 @@ use crate::words::error::StoreError;
 use crate::words::record::Record;
 use crate::words::time::Timestamp;
 
-/// One command, about one name.
+/// One command about one name.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) command: Arc<Cmd>,
-    /// Whom it is about: what is asked about the same is answered in order.
+    /// The subject of the command: commands about the same subject are answered in order.
     pub(crate) subject: u64,
-    /// Whether this server is asked only because another has sent us, while the slot moves.
+    /// Set if this server is asked only because another server redirected the command while the
+    /// slot moves.
     pub(crate) is_asking: bool,
-    /// How many bytes it reads, if those are many. All who ask the same in one batch share the answer.
+    /// The number of bytes that it reads, if those are many. All equal questions of one batch share
+    /// the answer.
     pub(crate) answer_bytes: usize,
 }
 
@@ -37,7 +39,7 @@ impl Question {
     }
 }
 
-/// What a server says to one command.
+/// The reply of a server to one command.
 pub(crate) enum Said {
     Answer(Value),
     Large(Arc<Large>),
@@ -45,7 +47,7 @@ pub(crate) enum Said {
 }
 
 impl Said {
-    /// The same for another who asked, unless it is an answer to one alone.
+    /// A copy of the reply for another caller, unless it answers one caller alone.
     fn shared(&self) -> Option<Self> {
         match self {
             Self::Answer(_) => None,
@@ -55,20 +57,21 @@ impl Said {
     }
 }
 
-/// A large answer, which those share who have asked the same.
+/// A large answer, shared by the callers that asked the same question.
 pub(crate) struct Large {
     pub(crate) value: Value,
-    /// The record in it, once one of them has decoded it.
+    /// The record in it, once one of the callers has decoded it.
     pub(crate) record: OnceLock<Result<(Timestamp, Option<Record>), StoreError>>,
 }
 
-/// Commits batches over one connection at a time: a pipeline of commands, each of which is applied on its own.
+/// A committer: it sends a batch over one connection as a pipeline of commands, each of which is
+/// applied on its own.
 pub(crate) struct Committer {
     options: Arc<RedisOptions>,
-    /// The server to which it belongs; else whichever the options lead to.
+    /// The server to which the committer belongs; `None` for the one that the options lead to.
     address: Option<Address>,
     session: Option<Session>,
-    /// The other end of a connection that was lost, until it is known to be gone.
+    /// The other end of a lost connection, until it is known to be gone.
     lost: Option<End>,
 }
 
@@ -136,7 +139,7 @@ impl group_commit::Committer for Committer {
         match sent.await {
             Ok(Ok(batch)) => {
                 if batch.is_demoted {
-                    // It takes no writes any more; another does, by now or soon.
+                    // This server no longer accepts writes; another one does, now or soon.
                     self.session = None;
                 }
                 Ok(match distinct {
@@ -161,11 +164,11 @@ impl group_commit::Committer for Committer {
 
 struct Batch {
     answers: Vec<Result<Said, StoreError>>,
-    /// Whether the server has become a replica.
+    /// Set if the server has become a replica.
     is_demoted: bool,
 }
 
-/// Sends the questions, and once more those for which a script was missing.
+/// Sends the commands, and once more those for which a script was missing.
 async fn exchange(
     session: &mut Session,
     questions: &[&Question],
@@ -186,7 +189,7 @@ async fn exchange(
     let answers = answers.into_iter().map(|answer| match answer {
         Value::ServerError(error) => errors::of_server(&error, &session.address).map(Said::Elsewhere),
         _ if acknowledged < u64::from(replicas) => Err(StoreError::unknown(format!(
-            "{acknowledged} of {replicas} replicas of Redis at {} have it by now",
+            "{acknowledged} of {replicas} replicas of Redis at {} have received the write",
             session.address
         ))),
         answer => Ok(Said::Answer(answer)),
@@ -200,21 +203,21 @@ async fn exchange(
     Ok(Batch { answers: answers.zip(questions).map(share).collect(), is_demoted })
 }
 
-/// The questions of a batch without those that ask for the same large answer as an earlier one.
+/// The commands of a batch without those that request the same large answer as an earlier one.
 struct Distinct<'q> {
     questions: Vec<&'q Question>,
-    /// Which of them stands for each question of the batch.
+    /// For each command of the batch, the place of the one that stands for it.
     places: Vec<usize>,
 }
 
 impl<'q> Distinct<'q> {
-    /// `None` if no question asks for a large answer, as in most batches.
+    /// `None` if no command requests a large answer, as in most batches.
     fn of(all: &[&'q Question]) -> Option<Self> {
         if all.iter().all(|question| question.answer_bytes == 0) {
             return None;
         }
         let mut questions: Vec<&Question> = Vec::new();
-        // The first of each subject will do: there is hardly ever another question about it.
+        // The first command of each subject is enough: there is hardly ever another one about it.
         let mut large: HashMap<u64, usize> = HashMap::new();
         let mut places = Vec::with_capacity(all.len());
         for question in all {
@@ -239,7 +242,7 @@ impl<'q> Distinct<'q> {
                 Some(Err(error)) => Some(Err(error.clone())),
                 None => None,
             });
-            let unanswered = || Err(StoreError::unknown("Redis left a question unanswered"));
+            let unanswered = || Err(StoreError::unknown("Redis left a command unanswered"));
             Reply::Answer(answer.unwrap_or_else(unanswered))
         };
         self.places.into_iter().map(reply).collect()
@@ -269,10 +272,11 @@ async fn ask(
     Ok(answers.into_iter().zip(wanted).filter_map(|(answer, wanted)| wanted.then_some(answer)).collect())
 }
 
-/// How many replicas have everything that this server has done so far, of as many as are wanted.
+/// The number of replicas that have everything that this server has done so far, waiting until it
+/// is as high as required.
 async fn wait(session: &mut Session, options: &RedisOptions) -> Result<u64, redis::RedisError> {
     let mut wait = Pipeline::new();
-    // It has to come back before the whole exchange is given up.
+    // The reply has to come before the whole exchange is given up.
     wait.cmd("WAIT").arg(options.replicas).arg((options.timeout / 2).as_millis() as u64);
     let answer = session.send(&wait).await?.into_iter().next();
     Ok(match answer {

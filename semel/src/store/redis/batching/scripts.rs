@@ -1,4 +1,4 @@
-//! The scripts, as Redis knows them.
+//! The Lua scripts, in the form in which Redis caches them.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ script!(REMOVE, "../lua/remove.lua");
 script!(PLANT, "../lua/plant.lua");
 script!(KEEP, "../lua/keep.lua");
 
-/// All of them.
+/// All scripts.
 pub(crate) fn all() -> [&'static Script; 7] {
     [&OPEN, &REPLACE, &WRITE, &READ, &REMOVE, &PLANT, &KEEP]
 }
@@ -36,14 +36,15 @@ impl Script {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
-    /// The command that makes the script known.
+    /// The command that loads the script.
     pub(crate) fn load(&self) -> Cmd {
         let mut load = cmd("SCRIPT");
         load.arg("LOAD").arg(self.text);
         load
     }
 
-    /// The command that runs it on one key; its arguments are to follow.
+    /// The command that runs the script on one key, without its arguments, which the caller
+    /// appends.
     pub(crate) fn on(&self, key: impl ToRedisArgs) -> Cmd {
         let mut run = cmd("EVALSHA");
         run.arg(&self.hash).arg(1).arg(key);

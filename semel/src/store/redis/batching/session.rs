@@ -23,10 +23,10 @@ use crate::store::redis::errors;
 use crate::store::redis::options::RedisOptions;
 use crate::words::error::StoreError;
 
-/// The oldest version that will do.
+/// The oldest supported version.
 const MIN_VERSION: u32 = 7;
 
-/// A connection to one server that takes writes, with the scripts loaded.
+/// A connection to one server that accepts writes, with the scripts loaded.
 pub(crate) struct Session {
     line: Line,
     end: End,
@@ -37,17 +37,17 @@ pub(crate) struct Session {
 /// The other end of a connection, as its server knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Which run of which server.
+    /// The run of the server, which changes with each restart.
     run: String,
     client: i64,
 }
 
-/// What a server says about itself.
+/// The server's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) is_cluster: bool,
     pub(crate) replicas: u64,
-    /// Whether a restart finds what was written, at least most of it.
+    /// Set if a restart finds the written data, at least most of it.
     pub(crate) persists: bool,
 }
 
@@ -70,7 +70,8 @@ impl Session {
             let mut line = Line::open(options, address, &options.login).await?;
             let mut greeting = Pipeline::new();
             greeting.cmd("CLIENT").arg("ID").cmd("INFO");
-            // Nobody has this number. Whoever may not do this finds out now, and not when a connection is lost.
+            // The number belongs to no client. A role that may not use this command is refused now,
+            // and not when a connection is lost.
             greeting.cmd("CLIENT").arg("KILL").arg("ID").arg(i64::MAX);
             for script in scripts::all() {
                 greeting.add_command(script.load());
@@ -89,18 +90,18 @@ impl Session {
         .await
     }
 
-    /// Sends commands, and returns an answer for each; refusals are among them.
+    /// Sends commands, and returns an answer for each; refusals count as answers.
     pub(crate) async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         self.line.send(commands).await
     }
 
-    /// Who is to be buried when this connection is lost.
+    /// The end that has to be terminated when this connection is lost.
     pub(crate) fn into_end(self) -> End {
         self.end
     }
 
-    /// Makes sure that nothing that was sent over a lost connection can be applied any more. If its server was started
-    /// anew since, or is another one, there is nothing to do.
+    /// Makes sure that nothing that was sent over a lost connection can be applied any more. If its
+    /// server was restarted since, or is another one, there is nothing to do.
     pub(crate) async fn bury(&mut self, lost: &End) -> Result<(), StoreError> {
         if lost.run != self.end.run {
             return Ok(());
@@ -112,7 +113,7 @@ impl Session {
     }
 }
 
-/// The first answer of several servers; if there is none, what the last one said.
+/// The first answer of several servers; without one, the error of the last server.
 async fn first<'a, T, F>(addresses: &'a [Address], ask: impl Fn(&'a Address) -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -127,7 +128,7 @@ where
     Err(failed)
 }
 
-/// Where the master of a service is, as a sentinel knows it.
+/// The address of the master of a service, according to a sentinel.
 async fn master(options: &RedisOptions, sentinel: &Address, service: &str) -> Result<Address, StoreError> {
     within(options.timeout, sentinel, async {
         let mut line = Line::open(options, sentinel, &options.sentinel_login).await?;
@@ -142,7 +143,7 @@ async fn master(options: &RedisOptions, sentinel: &Address, service: &str) -> Re
     .await
 }
 
-/// The slots of a cluster and who serves them: first, last, master.
+/// The slots of a cluster and their servers: first, last, master.
 pub(crate) async fn slots(
     options: &RedisOptions,
     address: &Address,
@@ -171,25 +172,28 @@ pub(crate) async fn slots(
     .await
 }
 
-/// Refuses a server that must not hold records, and reads what is worth a word.
+/// Refuses a server that must not hold records, and reads the properties that are worth a warning.
 fn examine(info: &InfoDict, options: &RedisOptions, address: &Address) -> Result<Server, StoreError> {
     let is = |name: &str, value: &str| info.get::<String>(name).is_some_and(|found| found == value);
     let version: String = info.get("redis_version").unwrap_or_default();
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < MIN_VERSION) {
-        // Before, a script's error does not say what it is, and a full memory could not be told from a fault.
+        // Older servers do not name the kind of a script's error, so that a full memory could not
+        // be distinguished from a fault.
         return Err(StoreError::refused(format!(
-            "Redis at {address} is version {version}; {MIN_VERSION}.0 or newer is wanted"
+            "Redis at {address} is version {version}; {MIN_VERSION}.0 or newer is required"
         )));
     }
     let is_cluster = is("cluster_enabled", "1");
     if matches!(options.place, Place::Cluster(_)) && !is_cluster {
-        // Each of several servers by itself would grant what the others have granted.
+        // Each of several independent servers would grant what another one has granted.
         return Err(StoreError::refused(format!("Redis at {address} is not part of a cluster")));
     }
-    // A replica of a cluster sends everybody on to its master.
+    // A replica of a cluster redirects every client to its master.
     if !is("role", "master") && !is_cluster {
-        return Err(StoreError::unavailable(format!("Redis at {address} is a replica, and takes no writes")));
+        return Err(StoreError::unavailable(format!(
+            "Redis at {address} is a replica, which accepts no writes"
+        )));
     }
     let policy: String = info.get("maxmemory_policy").unwrap_or_default();
     if policy != "noeviction" && !options.eviction_allowed {
@@ -205,11 +209,12 @@ fn examine(info: &InfoDict, options: &RedisOptions, address: &Address) -> Result
     })
 }
 
-/// A connection that may lead to any server, a sentinel or a replica included.
+/// A connection that may lead to any server, including a sentinel or a replica.
 struct Line {
     connection: MultiplexedConnection,
     address: Address,
-    /// Moves the messages. Whoever waits for an answer polls it: a task of its own would be one more to wake.
+    /// The driver of the connection, which moves its messages. The task that waits for an answer
+    /// polls it: a task of its own would be one more to wake.
     driver: Fuse<Pin<Box<dyn Future<Output = ()> + Send>>>,
     attention: Attention,
 }
@@ -221,7 +226,7 @@ impl Line {
         login: &RedisConnectionInfo,
     ) -> Result<Self, StoreError> {
         let stream = stream(options, address).await.map_err(|e| errors::of_connection(e.into(), address))?;
-        // Every question has its own time; a timer for each command would be a second one.
+        // Every question has its own time limit; a timer for each command would be a second one.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connected = MultiplexedConnection::new_with_config(login, stream, config).await;
         let (connection, driver) = connected.map_err(|e| errors::of_connection(e, address))?;
@@ -234,7 +239,7 @@ impl Line {
         })
     }
 
-    /// Sends commands, and returns an answer for each; refusals are among them.
+    /// Sends commands, and returns an answer for each; refusals count as answers.
     async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         let Self { connection, driver, attention, .. } = self;
         let mut answers = pin!(connection.send_packed_commands(commands, 0, commands.len()));
@@ -242,7 +247,8 @@ impl Line {
             if let Poll::Ready(answers) = answers.as_mut().poll(context) {
                 return Poll::Ready(answers);
             }
-            // Whether it goes on or has ended with the connection, it may have brought the answer.
+            // The driver may go on or have ended with the connection; in both cases it may have
+            // brought the answer.
             let _ended = driver.poll_unpin(context);
             answers.as_mut().poll(context)
         });
@@ -281,7 +287,7 @@ fn parse<T: FromRedisValue>(answer: Option<Value>, address: &Address) -> Result<
         .map_err(|e| errors::of_connection(e, address))
 }
 
-/// What comes of it, if it comes in time.
+/// The result, if it comes in time.
 pub(crate) async fn within<T>(
     limit: Duration,
     address: &Address,

@@ -1,8 +1,8 @@
--- Keeps a secret if there is none, or if it is exactly the expected one.
+-- Writes a secret if there is none, or if the stored one is exactly the expected one.
 --
 -- Key        the secret
--- Arguments  the expected secret, empty if none is expected; the secret
--- Returns    {now, 'kept', secret}: the one that is kept afterwards
+-- Arguments  the expected secret, empty if none is expected; the new secret
+-- Returns    {now, 'kept', secret}: the secret that is stored afterwards
 
 local kept = redis.call('GET', KEYS[1])
 if not kept or kept == ARGV[1] then

@@ -1,12 +1,12 @@
--- Creates the record of a claim if there is none, else shows the one that is there.
+-- Creates the record of a claim if there is none, otherwise shows the existing one.
 --
 -- Key        the record
--- Arguments  not_after; lease, retention and grace in microseconds; token; what is asked; 'again' if replicas are waited
---            for, or nothing; policy after a crash; how many bytes of a record are shown, or nothing
---            for any number
--- Returns    {now, 'late'}: it came after not_after
+-- Arguments  not_after; lease, retention and grace in microseconds; token; intent and owner;
+-- 'again' if the answer waits for replicas, or nothing; policy after a crash; the largest number of
+-- bytes of a record that are shown, or nothing for any number
+-- Returns    {now, 'late'}: the claim came after not_after
 --            {now, 'found', record}
---            {now, 'large', bytes}: the same, of more bytes than that
+--            {now, 'large', bytes}: the record exists, with more bytes than the limit
 --            {now, 'created', fence, lease_until}
 
 local now = clock()

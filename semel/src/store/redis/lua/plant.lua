@@ -1,13 +1,13 @@
--- Remembers of a key, for the durable store behind this one, that it is done or was forgotten; unless something newer
--- is remembered.
+-- Remembers that a key is done, or was forgotten, for the durable store behind this one; does
+-- nothing if a newer entry is remembered.
 --
--- What is remembered begins with a format, the fence and a letter (A done, Z forgotten); of two with the same fence the
--- forgotten one is the newer.
+-- An entry begins with a format, the fence and a letter (A done, Z forgotten); of two entries with
+-- the same fence, the forgotten one is the newer.
 --
--- Key        what is remembered
--- Arguments  not_after; for how long it is kept in milliseconds; what is remembered
--- Returns    {now, 'late'}: it came after not_after
---            {now, 'older'}: something newer is remembered
+-- Key        the entry
+-- Arguments  not_after; the time in milliseconds for which it is kept; the entry
+-- Returns    {now, 'late'}: the entry came after not_after
+--            {now, 'older'}: a newer entry is remembered
 --            {now, 'applied'}
 
 local now = clock()

@@ -1,10 +1,11 @@
--- Shows a record as it is.
+-- Shows a record unchanged.
 --
 -- Key        the record
--- Arguments  'again' if replicas are waited for, or nothing; how many bytes of a record are shown, or nothing for any number
+-- Arguments  'again' if the answer waits for replicas, or nothing; the largest number of bytes of a
+--            record that are shown, or nothing for any number
 -- Returns    {now, 'missing'}
 --            {now, 'found', record}
---            {now, 'large', bytes}: the same, of more bytes than that
+--            {now, 'large', bytes}: the record exists, with more bytes than the limit
 
 local now = clock()
 local stored = redis.call('GET', KEYS[1])

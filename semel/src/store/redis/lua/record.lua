@@ -1,24 +1,26 @@
 -- The stored form of a record, for the scripts that follow.
 --
--- A head of fixed length, with the high byte first: format, state (R running, D done, F released), policy after a crash
--- (H hold, R retry, T transactional), token, fence, version, attempt, lease_until, heartbeat_at, created_at, updated_at,
--- retention, and the lengths of the next two parts. Then what was asked, the note and the outcome, which are only copied
--- here. Moments and durations are microseconds.
+-- A head of fixed length, with the high byte first: format, state (R running, D done, F released),
+-- policy after a crash (H hold, R retry, T transactional), token, fence, version, attempt,
+-- lease_until, heartbeat_at, created_at, updated_at, retention, and the lengths of the next two
+-- parts. Then follow the intent with the owner, the note and the outcome, which the scripts only
+-- copy. Moments and durations are microseconds.
 --
--- Format 1 has no policy, which stands for hold, and expires_at in the place of the retention.
+-- Format 1 has no policy, which stands for hold, and expires_at instead of the retention.
 
 local HEAD = '>Bc1c1c16I8I8I8I8I8I8I8I8I2I2'
 local HEAD_BYTES = 87
 local OLD_HEAD = '>Bc1c16I8I8I8I8I8I8I8I8I2I2'
 local OLD_HEAD_BYTES = 86
 
--- The clock of this server: the only one that counts.
+-- The clock of this server, the only one that counts.
 local function clock()
     local time = redis.call('TIME')
     return time[1] * 1000000 + time[2]
 end
 
--- The record that is stored under a key, nil if there is none; and whether there is something that cannot be read.
+-- The record that is stored under a key, nil if there is none; and whether the value cannot be
+-- read.
 local function load(key)
     local stored = redis.call('GET', key)
     if not stored then
@@ -51,9 +53,10 @@ local function load(key)
     return r, false
 end
 
--- Shows a record as it is, or only how many bytes it has if those are more than the limit. Again if replicas are waited for. From Redis 7.2 on, WAIT waits only for what its own
--- connection has written: so the first byte of what another one wrote is written once more. It changes nothing, the
--- record's end neither.
+-- Shows a record unchanged, or only its size if that is over the limit. If the answer waits for
+-- replicas, the first byte of a record that another connection has written is written once more:
+-- from Redis 7.2 on, WAIT waits only for writes of its own connection. The second write changes
+-- neither the record nor its expiry.
 local function show(now, key, stored, again, limit)
     if limit ~= '' and #stored > tonumber(limit) then
         return { now, 'large', #stored }
@@ -64,14 +67,14 @@ local function show(now, key, stored, again, limit)
     return { now, 'found', stored }
 end
 
--- A note of this moment.
+-- A note with the present time.
 local function note(now, text)
     return struct.pack('>I8', now) .. text
 end
 
--- Stores a record under a key. Redis removes it by itself when it has been expired for this long: retention begins with the
--- write that settles the record, or when the lease of a lost attempt is over. An attempt under hold stays until it is
--- settled.
+-- Stores a record under a key. Redis removes it by itself when it has been expired for the time
+-- `grace`: retention begins with the write that settles the record, or when the lease of a lost
+-- attempt is over. An attempt under hold stays until it is settled.
 local function save(key, r, grace)
     local stored = struct.pack(HEAD, 2, r.state, r.after_crash, r.token, r.fence, r.version, r.attempt, r.lease_until,
         r.heartbeat_at, r.created_at, r.updated_at, r.retention, #r.asked, #r.note) .. r.asked .. r.note .. r.outcome

@@ -2,8 +2,8 @@
 --
 -- Key        the record
 -- Arguments  expected token, expected version
--- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
---            {now, 'changed'}: the record is another, or gone
+-- Returns    {now, 'unreadable'}: the value is not a record, or has another format
+--            {now, 'changed'}: the record differs, or is gone
 --            {now, 'applied'}
 
 local now = clock()

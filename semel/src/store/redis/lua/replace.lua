@@ -1,12 +1,13 @@
--- Writes a whole record in the place of one that still has the expected token and version.
+-- Writes a whole record over one that still has the expected token and version.
 --
 -- Key        the record
--- Arguments  expected token, expected version; not_after, or nothing; grace in microseconds
---            and of the new record: state, token, attempt, what is asked, outcome; lease and retention in microseconds;
---            'fresh' for a new life of the key, or nothing; a note, or nothing to keep the one it has; policy after a crash
--- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
---            {now, 'changed'}: the record is another, or gone
---            {now, 'late'}: it came after not_after
+-- Arguments  expected token, expected version; not_after, or nothing; grace in microseconds; of the
+-- new record: state, token, attempt, intent and owner, outcome; lease and retention in
+-- microseconds; 'fresh' for a new life of the key, or nothing; a note, or nothing to keep the
+-- existing one; policy after a crash
+-- Returns    {now, 'unreadable'}: the value is not a record, or has another format
+--            {now, 'changed'}: the record differs, or is gone
+--            {now, 'late'}: the replace came after not_after
 --            {now, 'applied', fence, lease_until}
 
 local now = clock()

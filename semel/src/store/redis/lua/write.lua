@@ -1,15 +1,16 @@
--- Writes as the owner where token and fence match a running record, else shows the one that is there.
+-- Writes as the owner where token and fence match a running record, otherwise shows the record.
 --
 -- Key        the record
--- Arguments  token; fence, or nothing to match any; grace in microseconds; what is written, and with what:
---            'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and the longest retention of a
---            released record in microseconds, 'abandon' or 'hold' and the note; 'again' if replicas are waited for, or
---            nothing; how many bytes of a record are shown, or nothing for any number
--- Returns    {now, 'unreadable'}: there is something that is no record, or one of another format
+-- Arguments  token; fence, or nothing to match any; grace in microseconds; the action and its
+-- value: 'renew' and the lease in microseconds, 'complete' and the outcome, 'release' and the
+-- longest retention of a released record in microseconds, 'abandon' or 'hold' and the note; 'again'
+-- if the answer waits for replicas, or nothing; the largest number of bytes of a record that are
+-- shown, or nothing for any number
+-- Returns    {now, 'unreadable'}: the value is not a record, or has another format
 --            {now, 'applied'}
 --            {now, 'missing'}
 --            {now, 'found', record}
---            {now, 'large', bytes}: the same, of more bytes than that
+--            {now, 'large', bytes}: the record exists, with more bytes than the limit
 
 local now = clock()
 local found, unreadable = load(KEYS[1])

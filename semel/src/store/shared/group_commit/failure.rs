@@ -1,11 +1,12 @@
-//! Why a part of a batch was not committed, and whether it is halved for that.
+//! The reason why a part of a batch was not committed, and whether the part is halved because of
+//! it.
 
 use tokio::time::Instant;
 
 use super::worker::MAX_TRYING;
 use crate::words::error::StoreError;
 
-/// Why a part was not committed.
+/// The failure of a part to be committed.
 pub(super) struct Failure {
     pub(super) error: StoreError,
     pub(super) blame: Blame,
@@ -13,17 +14,18 @@ pub(super) struct Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Blame {
-    /// One of the questions is at fault.
+    /// One of the operations is at fault.
     One,
-    /// It failed as often as it was tried, and perhaps because of one of the questions.
+    /// The part failed as often as it was tried, possibly because of one of its operations.
     PerhapsOne,
-    /// It was too large to be answered in time, perhaps, and until then there is time to send less.
+    /// The part may have been too large to be answered in time; until then there is time to send
+    /// smaller parts.
     Size { until: Instant },
     /// There is no connection, or no time is left.
     None,
 }
 
-/// Whether a batch that fails is halved: if so, for a limited time.
+/// The rule whether a failing batch is halved: never, or for a limited time.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Halving {
     Never,
@@ -32,7 +34,7 @@ pub(super) enum Halving {
 }
 
 impl Halving {
-    /// Whether what has failed now is to be halved.
+    /// Returns `true` if a part that has failed now is to be halved.
     pub(super) fn lasts(&mut self) -> bool {
         let now = Instant::now();
         if let Self::NotYet = self {

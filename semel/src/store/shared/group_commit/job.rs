@@ -1,4 +1,4 @@
-//! A question on its way.
+//! A job: an operation that waits in the queue, with the place for its answer.
 
 use std::time::Duration;
 
@@ -8,21 +8,23 @@ use tokio::time::Instant;
 use super::{Committer, Lane};
 use crate::words::error::StoreError;
 
-/// For how long a question may wait until it is sent. It is withdrawn before the engine gives up on the answer after
-/// 5 s: what was never sent is known not to be applied.
+/// The time after which an operation that was not sent is withdrawn. It is shorter than the 5 s
+/// after which the engine gives up on the answer, because an operation that was never sent is known
+/// not to be applied.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(4);
 
-/// A question, and where the answer goes.
+/// An operation, and the sender of its answer.
 pub(super) struct Job<C: Committer> {
     pub(super) question: C::Question,
     pub(super) lane: Lane,
     pub(super) asked: Instant,
-    /// About how many bytes the answer has; 0 unless it is known to have many, as when a batch had no room for it.
+    /// The approximate size of the answer; 0 unless it is known to be large, as when a batch had no
+    /// room for it.
     pub(super) answer_bytes: usize,
-    /// Whether it may have been applied when it was sent before.
+    /// Set if an earlier transmission may have been applied.
     pub(super) lost: bool,
     pub(super) reply: oneshot::Sender<Result<C::Answer, StoreError>>,
-    /// Its place in the lane, given back when it is answered.
+    /// The permit for its place in the lane, returned when the operation is answered.
     #[expect(dead_code, reason = "it is held, and dropped")]
     pub(super) room: OwnedSemaphorePermit,
 }
@@ -32,17 +34,17 @@ impl<C: Committer> Job<C> {
         C::subject(&self.question)
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns `true` if the caller no longer waits for the answer.
     pub(super) fn is_idle(&self) -> bool {
         self.reply.is_closed()
     }
 
-    /// When it is withdrawn unless it was sent.
+    /// The moment at which the operation is withdrawn unless it was sent.
     pub(super) fn deadline(&self) -> Instant {
         self.asked + MAX_WAIT
     }
 
-    /// Answers that it was not sent, or was sent and had no part in the batch.
+    /// Answers that the operation was not sent, or was sent and excluded from the batch.
     pub(super) fn withdraw(self) {
         let message = match self.answer_bytes {
             0 => format!("the question could not be sent within {MAX_WAIT:?}"),
@@ -51,7 +53,7 @@ impl<C: Committer> Job<C> {
         self.fail(StoreError::unavailable(message));
     }
 
-    /// Answers that it failed; nothing of it was applied this time.
+    /// Answers that the operation failed; nothing of it was applied this time.
     pub(super) fn fail(self, error: StoreError) {
         let error = match self.lost && !error.is_unknown() {
             true => StoreError::unknown(error.to_string()).with_source(error),
@@ -61,7 +63,7 @@ impl<C: Committer> Job<C> {
     }
 
     pub(super) fn answer(self, answer: Result<C::Answer, StoreError>) {
-        // Whoever went away does not want to know.
+        // A caller that was dropped does not need the answer.
         let _ = self.reply.send(answer);
     }
 }

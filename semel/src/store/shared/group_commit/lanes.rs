@@ -1,4 +1,4 @@
-//! The lanes of the queue: which question goes next.
+//! The lanes of the queue, and the choice of the next batch.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
@@ -10,24 +10,25 @@ use super::suspects::Suspects;
 use super::{Committer, Lane, MAX_ANSWER_BYTES};
 use crate::words::error::StoreError;
 
-/// How many questions go out together at most.
+/// The largest number of operations in a batch.
 const MAX_BATCH: usize = 512;
-/// How many bytes go out together, unless a single question has more.
+/// The largest number of bytes in a batch, unless a single operation has more.
 const MAX_BATCH_BYTES: usize = 8 << 20;
-/// How many questions have to wait for another connection to take part.
+/// The number of waiting operations that makes another connection take part.
 pub(super) const ENOUGH: usize = 16;
 
 pub(super) struct Lanes<C: Committer> {
     owners: VecDeque<Job<C>>,
     claims: VecDeque<Job<C>>,
-    /// Those whose questions go alone.
+    /// The subjects whose operations are sent alone.
     pub(super) suspects: Suspects<C>,
-    /// Those whose questions are under way.
+    /// The subjects of the operations in flight.
     pub(super) busy: HashSet<C::Subject>,
-    /// Those whose questions were under way when their worker ended without a word: nobody knows what became of them.
+    /// The subjects of operations that were in flight when their worker ended without an answer:
+    /// their results are unknown.
     orphans: HashSet<C::Subject>,
-    /// How many committers there are, how many of them are at work, and how many have lost a batch and not found
-    /// back yet.
+    /// The number of committers, of those at work, and of those that have lost a batch and not
+    /// recovered yet.
     pub(super) committers: usize,
     pub(super) at_work: usize,
     pub(super) recovering: usize,
@@ -49,7 +50,7 @@ impl<C: Committer> Lanes<C> {
         }
     }
 
-    /// How many questions wait, but for those about suspects.
+    /// The number of waiting operations, without those about suspects.
     pub(super) fn waiting(&self) -> usize {
         self.owners.len() + self.claims.len()
     }
@@ -65,7 +66,8 @@ impl<C: Committer> Lanes<C> {
         }
     }
 
-    /// Puts a question where it has to wait, and says whether a committer should look at once.
+    /// Puts an operation into its lane or behind its suspect, and returns `true` if a committer
+    /// should look at once.
     pub(super) fn push(&mut self, job: Job<C>) -> Result<bool, StoreError> {
         let subject = job.subject();
         if self.closed {
@@ -80,7 +82,7 @@ impl<C: Committer> Lanes<C> {
         Ok(self.is_worth_another())
     }
 
-    /// Puts a question back to the front, where the oldest ones are.
+    /// Puts an operation back to the front, where the oldest ones are.
     pub(super) fn put_back(&mut self, job: Job<C>) {
         match self.suspects.knows(&job.subject()) {
             true => self.suspects.push(job),
@@ -88,7 +90,7 @@ impl<C: Committer> Lanes<C> {
         }
     }
 
-    /// Whether there is somebody who can ask about this subject.
+    /// Returns an error if no committer can serve this subject.
     fn can_be_served(&self, subject: &C::Subject) -> Result<(), StoreError> {
         if self.committers == 0 {
             return Err(StoreError::refused(
@@ -97,23 +99,24 @@ impl<C: Committer> Lanes<C> {
         }
         if self.orphans.contains(subject) {
             return Err(StoreError::refused(
-                "a worker of the store panicked while it asked about this key: what became of that is not known",
+                "a worker of the store panicked during an operation on this key, and its result is not known",
             ));
         }
         Ok(())
     }
 
-    /// Whether another committer should take part.
+    /// Returns `true` if another committer should take part.
     fn is_worth_another(&self) -> bool {
         self.at_work == 0 || self.waiting() >= ENOUGH
     }
 
-    /// As many questions as may go together, about nobody who is busy.
+    /// As many operations as fit into one batch, none of them about a busy subject.
     pub(super) fn take(&mut self) -> Vec<Job<C>> {
         if !self.is_worth_another() && !self.closed {
             return Vec::new();
         }
-        // What is enough for all who are free is shared out: while one batch is on its way, another is answered.
+        // A load that is enough for all free committers is shared among them: while one batch is in
+        // flight, another is being answered.
         let away = self.at_work + self.recovering + usize::from(self.suspects.is_at_work());
         let free = self.committers.saturating_sub(away).max(1);
         let share =
@@ -145,14 +148,15 @@ impl<C: Committer> Lanes<C> {
         jobs
     }
 
-    /// The next question about a suspect.
+    /// The next operation about a suspect.
     pub(super) fn take_suspect(&mut self, now: Instant) -> Option<Job<C>> {
         let job = self.suspects.take(&self.busy, now)?;
         self.busy.insert(job.subject());
         Some(job)
     }
 
-    /// Questions about this subject go alone from now on, also those that wait already.
+    /// Makes the operations about this subject go alone from now on, including those that already
+    /// wait.
     pub(super) fn suspect(&mut self, subject: C::Subject) {
         if self.suspects.knows(&subject) {
             return;
@@ -170,16 +174,16 @@ impl<C: Committer> Lanes<C> {
         }
     }
 
-    /// Questions about this subject go with the others again, in their order.
+    /// Lets operations about this subject join batches again, in their order.
     pub(super) fn clear(&mut self, subject: C::Subject) {
         for job in self.suspects.remove(subject).into_iter().rev() {
             self.lane(job.lane).push_front(job);
         }
     }
 
-    /// Takes out what has waited for too long.
+    /// Removes the operations that have waited for too long.
     pub(super) fn withdraw(&mut self, now: Instant) -> Vec<Job<C>> {
-        // The oldest stands in front.
+        // The oldest operation is at the front.
         let fronts = [self.owners.front(), self.claims.front()];
         let is_late = |job: &Job<C>| job.deadline() <= now;
         match fronts.into_iter().flatten().any(is_late) || self.suspects.any(is_late) {
@@ -188,7 +192,7 @@ impl<C: Committer> Lanes<C> {
         }
     }
 
-    /// Takes out that for which this holds.
+    /// Removes the operations for which this holds.
     pub(super) fn drain(&mut self, mut is_out: impl FnMut(&Job<C>) -> bool) -> Vec<Job<C>> {
         let mut drained = Vec::new();
         for lane in [&mut self.owners, &mut self.claims] {
@@ -200,7 +204,8 @@ impl<C: Committer> Lanes<C> {
         drained
     }
 
-    /// A worker is gone, in the middle of work on these. Returns what waits in vain for it, with the reason.
+    /// Records that a worker ended while it worked on these subjects. Returns the operations that
+    /// can no longer be answered, with the reason.
     pub(super) fn leave(&mut self, subjects: &[C::Subject]) -> Vec<(Job<C>, StoreError)> {
         self.committers -= 1;
         for subject in subjects {
@@ -216,12 +221,13 @@ impl<C: Committer> Lanes<C> {
     }
 }
 
-/// The large answers that a batch is to bring, each of which has been weighed before.
+/// The large answers that a batch will bring, each of known size.
 struct Answers<S> {
     bytes: usize,
-    /// Whom they are about: several questions about one subject get the same answer.
+    /// The subjects of these answers: several operations about one subject get the same answer.
     brought: HashSet<S>,
-    /// Those whose questions go later, so that what is asked about one subject stays in its order.
+    /// The subjects whose operations go later, so that the operations about one subject stay in
+    /// order.
     left: HashSet<S>,
 }
 
@@ -230,7 +236,8 @@ impl<S: Hash + Eq + Copy> Answers<S> {
         Self { bytes: 0, brought: HashSet::new(), left: HashSet::new() }
     }
 
-    /// Whether the batch has room for the answer to this question. There is always room for one.
+    /// Returns `true` if the batch has room for the answer to this operation. There is always room
+    /// for one.
     fn have_room<C: Committer<Subject = S>>(&mut self, job: &Job<C>) -> bool {
         if job.answer_bytes == 0 {
             return self.left.is_empty() || !self.left.contains(&job.subject());

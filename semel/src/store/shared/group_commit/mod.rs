@@ -1,21 +1,34 @@
-//! Group commit: what is queued when the connection is free goes out together.
+//! Group commit: operations queued while a batch is in flight form the next batch.
 //!
-//! There is no timer. A caller alone gets a batch of one at once; while that is under way others queue up, and
-//! become the next batch. The cost of a commit is shared by all who wait for it. A second connection takes part
-//! only when there is enough for two: two small batches cost more than a large one.
+//! There is no timer. An operation (a [`Committer::Question`]) that finds a free connection is sent
+//! at once, as a batch of one; while that is in flight, further operations queue up and become the
+//! next batch. All operations of a batch share the cost of its commit. A second connection takes
+//! part only when there is enough work for two: two small batches cost more than a large one.
 //!
-//! What is asked of one key is done in the order it was asked, over whichever connection: a key that is part of
-//! a batch under way waits for its end, even if the batch was lost and nobody knows yet whether it was applied.
+//! Operations on one key are applied in the order of the calls, over any connection: a key that is
+//! part of a batch in flight waits for the end of the batch, even if the batch was lost and it is
+//! not known yet whether it was applied.
 //!
-//! One question never fails its neighbours: a batch that is refused, or fails as often as it is tried, is halved until
-//! the question at fault is alone. From then on what is asked about its subject goes alone, see [`suspects`].
+//! One operation never fails its neighbours: a batch that is refused, or fails as often as it is
+//! tried, is halved until the operation at fault is alone. From then on the operations about its
+//! subject go alone, see [`suspects`].
 //!
-//! The answers of a batch are bounded in bytes. A question whose answer has no room beside the others of its batch is put back
-//! to the front of its lane, with the weight of its answer, which bounds the batch that it is part of next.
+//! The answers of a batch are bounded in bytes. An operation whose answer does not fit beside the
+//! other answers of its batch is put back to the front of its lane, with the size of its answer,
+//! which bounds its next batch.
 //!
-//! Callers hold nothing but the receiving end of an answer. One that goes away before its question was sent
-//! takes it along; one that goes away later interrupts nothing. A question that could not be sent for long is withdrawn,
-//! and its caller told that nothing was applied.
+//! Callers hold only the receiving end of an answer. A caller that is dropped before its operation
+//! was sent withdraws it; a caller that is dropped later interrupts nothing. An operation that
+//! could not be sent for long is withdrawn, and its caller learns that nothing was applied.
+//!
+//! - `queue`: the operations that wait, behind a lock.
+//! - `lanes`: the order of the queue, and the choice of the next batch.
+//! - [`suspects`]: the subjects whose operations are sent alone.
+//! - `job`: one operation in the queue, with the place for its answer.
+//! - `worker`: the task that sends batches to one committer.
+//! - `shift`: the state of a worker at the queue, which is cleaned up however the worker ends.
+//! - `part`: a part of a batch that is sent as one.
+//! - `failure`: the reason why a part was not committed, and when it is halved.
 
 mod job;
 mod part;
@@ -40,48 +53,50 @@ use queue::Queue;
 use shift::Shift;
 use worker::Worker;
 
-/// Where batches go: a connection that comes and goes.
+/// A committer: the destination of batches, over a connection that may be lost and made again.
 pub(crate) trait Committer: Send + 'static {
-    /// What is asked.
+    /// One operation.
     type Question: Send + Sync + 'static;
-    /// What is answered.
+    /// The answer to one operation.
     type Answer: Send + 'static;
-    /// Whom a question is about. Questions about the same are answered in order.
+    /// The subject of an operation, such as a key. Operations about the same subject are answered
+    /// in order.
     type Subject: Hash + Eq + Copy + Send + Sync + 'static;
 
-    /// Whom a question is about.
+    /// The subject of an operation.
     fn subject(question: &Self::Question) -> Self::Subject;
 
-    /// Makes sure that there is a connection. When it is there, nothing that was sent before can be applied any
-    /// more unless it already is, so that sending it again leaves no stray copy.
+    /// Makes sure that there is a connection. When it returns, everything that was sent before has
+    /// either been applied or never will be, so that sending it again leaves no stray copy.
     fn connect(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// About how many bytes a question takes up on its way.
+    /// The approximate size of an operation when it is sent.
     fn weight(question: &Self::Question) -> usize;
 
-    /// About how many bytes its answer has, if that is known to be much.
+    /// The approximate size of its answer, if that is known to be large.
     fn answer_weight(question: &Self::Question) -> usize;
 
-    /// Whether this question is better committed apart from the others of its batch.
+    /// Returns `true` if this operation is better committed apart from its batch.
     fn is_apart(question: &Self::Question) -> bool;
 
-    /// Applies a batch, all or nothing, and replies to each question in their order. One reply at least is an answer.
+    /// Applies a batch, all or nothing, and replies to each operation in their order. At least one
+    /// reply is an answer.
     fn commit(
         &mut self,
         questions: &[&Self::Question],
     ) -> impl Future<Output = Result<Vec<Reply<Self::Answer>>, Failed>> + Send;
 }
 
-/// How many bytes the answers of a batch may have together, unless a single answer has more.
+/// The largest size of all answers of a batch, unless a single answer is larger.
 pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// The reply to one question of a batch that was committed.
+/// The reply to one operation of a committed batch.
 #[derive(Debug)]
 pub(crate) enum Reply<A> {
-    /// The answer. A question whose answer is an error of its own had no part in the batch.
+    /// The answer. An operation whose answer is an error of its own was not part of the batch.
     Answer(Result<A, StoreError>),
-    /// The answer has about so many bytes, and no room in this batch. Nothing of the question was applied, and it is to be
-    /// sent again.
+    /// The answer has about this many bytes, which do not fit into this batch. Nothing of the
+    /// operation was applied, and it should be sent again.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "sqlite")),
         allow(dead_code, reason = "Redis reads large records by a second question")
@@ -89,39 +104,40 @@ pub(crate) enum Reply<A> {
     Later(usize),
 }
 
-/// Why a batch was not committed.
+/// The reason why a batch was not committed.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// One of the questions is at fault: nothing was applied, and the others should be sent without it. The error may
-    /// be one that passes.
+    /// One of the operations is at fault: nothing was applied, and the rest should be sent without
+    /// it. The error may be transient.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "sqlite")),
         allow(dead_code, reason = "Redis answers each question by itself")
     )]
     Refused(StoreError),
-    /// Nothing was applied, and it can be sent again.
+    /// Nothing was applied, and the batch can be sent again.
     Again(StoreError),
-    /// There was no answer in time. It may have been applied or not, and should not be sent again as large.
+    /// There was no answer in time. The batch may have been applied or not, and should not be sent
+    /// again at this size.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "redis")),
         allow(dead_code, reason = "SQLite has no connection that could be slow")
     )]
     Slow(StoreError),
-    /// It may have been applied or not.
+    /// The batch may have been applied or not.
     Lost(StoreError),
 }
 
-/// Which queue a question waits in. Each has room of its own, so that a flood of claims leaves the owners' way
-/// free.
+/// The lane of the queue in which an operation waits. Each lane has its own capacity, so that a
+/// flood of claims does not delay the owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Owners who write: they go first.
+    /// Writes by owners, which go first.
     Owner,
-    /// All the others.
+    /// All other operations.
     Claim,
 }
 
-/// A queue, and the tasks that empty it into committers.
+/// A queue, and the tasks that send its operations to the committers.
 pub(crate) struct Batcher<C: Committer> {
     queue: Arc<Queue<C>>,
     tasks: TaskTracker,
@@ -140,8 +156,8 @@ impl<C: Committer> Batcher<C> {
         Self { queue, tasks }
     }
 
-    /// Puts a question into the queue; the answer comes later. It is made when there is room for it, so that nobody
-    /// carries it along.
+    /// Puts an operation into the queue; the answer comes later. The operation is created once
+    /// there is room for it, which keeps it out of the caller's future while that waits.
     ///
     /// # Errors
     /// Unavailable if there is no room, or the queue is closed; refused if no worker is left.
@@ -162,7 +178,7 @@ impl<C: Committer> Batcher<C> {
         Ok(Pending { answer })
     }
 
-    /// Takes no more questions, answers those that wait, and ends.
+    /// Accepts no more operations, answers the waiting ones, and ends.
     pub(crate) async fn close(&self) {
         self.queue.close();
         self.tasks.wait().await;
@@ -175,17 +191,17 @@ impl<C: Committer> Drop for Batcher<C> {
     }
 }
 
-/// An answer to come.
+/// An answer that is still to come.
 pub(crate) struct Pending<C: Committer> {
     answer: oneshot::Receiver<Result<C::Answer, StoreError>>,
 }
 
 impl<C: Committer> Pending<C> {
-    /// The answer. Dropping this future takes the question back if it was not sent yet, and does nothing if it
-    /// was.
+    /// The answer. Dropping this future withdraws the operation if it was not sent yet, and does
+    /// nothing otherwise.
     ///
     /// # Errors
-    /// What the committer said, or unknown if its task is gone.
+    /// The committer's error, or unknown if its task is gone.
     pub(crate) async fn answer(self) -> Result<C::Answer, StoreError> {
         self.answer.await.unwrap_or_else(|_| {
             Err(StoreError::unknown("the worker of the store ended before the answer came"))

@@ -1,32 +1,34 @@
-//! A part of a batch: questions that go out together.
+//! A part of a batch: operations that are sent together.
 
 use tokio::time::Instant;
 
 use super::Committer;
 use super::job::Job;
 
-/// What goes out together.
+/// The operations of a part, and its history.
 pub(super) struct Part<C: Committer> {
     pub(super) jobs: Vec<Job<C>>,
-    /// Whether it was sent before and may have been applied then, by itself or as part of something larger.
+    /// Set if the part was sent before and may have been applied then, by itself or within a larger
+    /// part.
     pub(super) lost: bool,
     pub(super) origin: Origin,
-    /// Until when it is worth sending again; unless set, for a while from when it is sent first.
+    /// The moment until which the part is sent again; unless set, a while after it is first sent.
     pub(super) until: Option<Instant>,
 }
 
-/// Where a part comes from.
+/// The origin of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// It is what was taken from the queue.
+    /// The whole batch that was taken from the queue.
     Whole,
-    /// Something larger was refused.
+    /// Half of a part that was refused.
     Refused,
-    /// Something larger failed as often as it was tried. This is tried once.
+    /// Half of a part that failed as often as it was tried. This half is tried once.
     Failed,
-    /// Something larger was not answered in time.
+    /// Half of a part that was not answered in time.
     Slow,
-    /// It is about a suspect. It is tried once, and if it fails, that says nothing about the others.
+    /// An operation about a suspect. It is tried once, and its failure means nothing for other
+    /// operations.
     Suspect,
 }
 
@@ -39,7 +41,7 @@ impl<C: Committer> Part<C> {
     }
 }
 
-/// The parts in which a batch is sent at first, the last one first.
+/// The parts in which a batch is first sent, the last one first.
 pub(super) fn parts<C: Committer>(jobs: Vec<Job<C>>, origin: Origin) -> Vec<Part<C>> {
     let is_apart = |job: &Job<C>| C::is_apart(&job.question);
     let (apart, together): (Vec<_>, Vec<_>) = match jobs.iter().any(is_apart) {

@@ -1,4 +1,4 @@
-//! The queue: who waits, and who goes next.
+//! The queue of waiting operations, behind a lock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::lanes::{ENOUGH, Lanes};
 use super::{Committer, Lane};
 use crate::words::error::StoreError;
 
-/// How many questions may wait or be under way in each lane.
+/// The largest number of operations in each lane, waiting or in flight.
 pub(super) const LANE_ROOM: usize = 4_096;
-/// For how long a question may wait for room.
+/// The longest time for which an operation waits for room.
 pub(super) const ROOM_WAIT: Duration = Duration::from_secs(2);
 
-/// Who waits, and for whom the committers are at work.
+/// The waiting operations, and the subjects on which committers are at work.
 pub(super) struct Queue<C: Committer> {
     lanes: Mutex<Lanes<C>>,
     filled: Notify,
@@ -24,10 +24,11 @@ pub(super) struct Queue<C: Committer> {
     claim_room: Arc<Semaphore>,
 }
 
-/// What a committer is to do next.
+/// The next work of a committer.
 pub(super) struct Taken<C: Committer> {
     pub(super) jobs: Vec<Job<C>>,
-    /// Whether it is a question about a suspect, alone. It does not count as work that others should wait for.
+    /// Set for a single operation about a suspect. It does not count as work that other batches
+    /// should wait for.
     pub(super) is_suspect: bool,
 }
 
@@ -41,12 +42,12 @@ impl<C: Committer> Queue<C> {
         }
     }
 
-    /// Room for a question in its lane, if there is any.
+    /// Room for an operation in its lane, if there is any.
     pub(super) fn room(&self, lane: Lane) -> Option<OwnedSemaphorePermit> {
         Arc::clone(self.rooms(lane)).try_acquire_owned().ok()
     }
 
-    /// The same, if there is any before long.
+    /// Room for an operation in its lane, once there is some; an error if that takes too long.
     pub(super) async fn wait_for_room(&self, lane: Lane) -> Result<OwnedSemaphorePermit, StoreError> {
         let room = timeout(ROOM_WAIT, Arc::clone(self.rooms(lane)).acquire_owned()).await;
         room.ok()
@@ -61,7 +62,7 @@ impl<C: Committer> Queue<C> {
         }
     }
 
-    /// Puts a question into its lane.
+    /// Puts an operation into its lane.
     pub(super) fn push(&self, job: Job<C>) -> Result<(), StoreError> {
         let worth_it = self.lanes().push(job)?;
         if worth_it {
@@ -70,8 +71,8 @@ impl<C: Committer> Queue<C> {
         Ok(())
     }
 
-    /// Puts questions back that had no part in a batch, for the sake of their answers. The committer that had them, or
-    /// another, takes them again when their subjects are free.
+    /// Puts back operations that were excluded from a batch because of their answers. Any committer
+    /// takes them again when their subjects are free.
     pub(super) fn put_back(&self, jobs: Vec<Job<C>>) {
         if jobs.is_empty() {
             return;
@@ -85,7 +86,7 @@ impl<C: Committer> Queue<C> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so few wait that it would be a pity to go with just these.
+    /// Returns `true` if so few operations wait that a batch of just these would be wasteful.
     pub(super) fn is_short(&self) -> bool {
         self.lanes().waiting() < ENOUGH / 2
     }
@@ -95,8 +96,8 @@ impl<C: Committer> Queue<C> {
         self.filled.notify_waiters();
     }
 
-    /// What is queued, owners first; `None` when the queue is closed and empty. A suspect goes before them, if its
-    /// time has come.
+    /// The next batch, owners first; `None` when the queue is closed and empty. A suspect goes
+    /// first if its time has come.
     pub(super) async fn next(&self) -> Option<Taken<C>> {
         loop {
             let filled = self.filled.notified();
@@ -121,7 +122,8 @@ impl<C: Committer> Queue<C> {
                 if lanes.closed && lanes.is_empty() {
                     return None;
                 }
-                // One whose subject is busy is looked at again when that is over.
+                // An operation whose subject is busy is looked at again when that subject is
+                // released.
                 due.filter(|due| *due > now)
             };
             match due {
@@ -131,17 +133,17 @@ impl<C: Committer> Queue<C> {
         }
     }
 
-    /// Questions about this subject go alone from now on.
+    /// Makes the operations about this subject go alone from now on.
     pub(super) fn suspect(&self, subject: C::Subject) {
         self.lanes().suspect(subject);
     }
 
-    /// This subject is a suspect no more, if it was one.
+    /// Clears this subject of suspicion, if it was a suspect.
     pub(super) fn clear(&self, subject: C::Subject) {
         self.lanes().clear(subject);
     }
 
-    /// The question about a suspect that was taken is over.
+    /// Records that the operation about a suspect is finished.
     pub(super) fn suspect_over(&self) {
         let mut lanes = self.lanes();
         lanes.suspects.rest(Instant::now());
@@ -150,7 +152,8 @@ impl<C: Committer> Queue<C> {
         }
     }
 
-    /// A committer is done, or has been at it for so long that it should not keep others from work.
+    /// Records that a committer is done, or has worked for so long that other committers should not
+    /// wait for it.
     pub(super) fn step_back(&self) {
         let mut lanes = self.lanes();
         lanes.at_work -= 1;
@@ -159,7 +162,7 @@ impl<C: Committer> Queue<C> {
         }
     }
 
-    /// A committer has lost its batch, or has found back.
+    /// Records that a committer has lost its batch, or has recovered.
     pub(super) fn recovering(&self, begins: bool) {
         let mut lanes = self.lanes();
         if begins {
@@ -169,20 +172,20 @@ impl<C: Committer> Queue<C> {
         }
     }
 
-    /// A batch is over: those it was about can be asked again.
+    /// Records that a batch is finished: operations about its subjects can be sent again.
     pub(super) fn release(&self, subjects: &[C::Subject]) {
         let mut lanes = self.lanes();
         for subject in subjects {
             lanes.busy.remove(subject);
         }
         if lanes.closed {
-            // Others may wait for just these.
+            // Other committers may wait for exactly these subjects.
             self.filled.notify_waiters();
         }
     }
 
-    /// Refuses what waits for subjects of a lost batch; and everything if no committer has a connection. Says
-    /// whether the queue is closed, so that there is no use in going on.
+    /// Refuses the operations about subjects of a lost batch, and all operations if no committer
+    /// has a connection. Returns `true` if the queue is closed, so that further tries are useless.
     pub(super) fn refuse(&self, subjects: &[C::Subject], why: &StoreError) -> bool {
         let mut lanes = self.lanes();
         let everything = lanes.recovering == lanes.committers;
@@ -190,22 +193,23 @@ impl<C: Committer> Queue<C> {
         let closed = lanes.closed;
         drop(lanes);
         let error =
-            StoreError::unavailable("an earlier question is not settled yet").with_source(why.clone());
+            StoreError::unavailable("an earlier operation is not settled yet").with_source(why.clone());
         refused.into_iter().for_each(|job| job.fail(error.clone()));
         closed
     }
 
-    /// Withdraws what has waited for too long.
+    /// Withdraws the operations that have waited for too long.
     pub(super) fn withdraw(&self) {
         let late = self.lanes().withdraw(Instant::now());
         late.into_iter().for_each(Job::withdraw);
     }
 
-    /// A worker is gone, in the middle of work on these if there are any. Who waits for it is told.
+    /// Records that a worker ended, with these subjects in flight, and answers the callers that
+    /// wait for it.
     pub(super) fn leave(&self, subjects: &[C::Subject]) {
         let stranded = self.lanes().leave(subjects);
         stranded.into_iter().for_each(|(job, why)| job.fail(why));
-        // The others have more to do now.
+        // The remaining workers have more to do now.
         self.filled.notify_waiters();
     }
 }

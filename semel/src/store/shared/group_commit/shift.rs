@@ -1,5 +1,6 @@
-//! The shift of a worker at the queue. It ends with the task of the worker, however that ends: when the queue is closed,
-//! by a panic, or together with its runtime. Then whoever waits for this worker is told.
+//! The shift of a worker at the queue. It ends with the task of the worker, however that ends: when
+//! the queue is closed, by a panic, or together with its runtime. The callers that wait for this
+//! worker are then answered.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -11,16 +12,18 @@ use tokio::time::{Instant, Sleep};
 use super::Committer;
 use super::queue::Queue;
 
-/// After this long a worker does not count as at work any more: others take what waits, however little it is.
+/// The time after which a worker no longer counts as at work: other workers then take the waiting
+/// operations, however few.
 pub(super) const LONG: Duration = Duration::from_millis(10);
-/// How often it looks from then on at what waits for too long.
+/// The interval at which a slow worker looks for operations that have waited too long.
 const SWEEP: Duration = Duration::from_millis(250);
 
 pub(super) struct Shift<C: Committer> {
     queue: Arc<Queue<C>>,
-    /// Whom the questions under way are about.
+    /// The subjects of the operations in flight.
     subjects: Vec<C::Subject>,
-    /// Whether it counts as at work, so that others do not take part for little.
+    /// Set while the worker counts as at work, which keeps other workers from taking part for
+    /// little.
     at_work: bool,
     is_suspect: bool,
     recovering: bool,
@@ -31,7 +34,7 @@ impl<C: Committer> Shift<C> {
         Self { queue, subjects: Vec::new(), at_work: false, is_suspect: false, recovering: false }
     }
 
-    /// Work on these has begun.
+    /// Marks the begin of work on these subjects.
     pub(super) fn begin(&mut self, subjects: Vec<C::Subject>, is_suspect: bool) {
         (self.subjects, self.at_work, self.is_suspect) = (subjects, !is_suspect, is_suspect);
     }
@@ -40,14 +43,16 @@ impl<C: Committer> Shift<C> {
         self.subjects.clone()
     }
 
-    /// The questions are answered, or this takes so long that it should not keep others from work.
+    /// Marks the operations as answered, or as taking so long that other workers should not wait
+    /// for them.
     pub(super) fn step_back(&mut self) {
         if std::mem::take(&mut self.at_work) {
             self.queue.step_back();
         }
     }
 
-    /// Waits for work that takes as long as it takes, and meanwhile lets others take part, and withdraws what waits in vain.
+    /// Waits for work of any length; after a while it lets other workers take part, and withdraws
+    /// operations that have waited too long.
     pub(super) async fn watch<T>(&mut self, timer: &mut Pin<Box<Sleep>>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         timer.as_mut().reset(Instant::now() + LONG);
@@ -63,13 +68,14 @@ impl<C: Committer> Shift<C> {
         .await
     }
 
-    /// The batch was lost, and nothing of it is known yet.
+    /// Marks the batch as lost, with an unknown result.
     pub(super) fn begin_recovery(&mut self) {
         self.recovering = true;
         self.queue.recovering(true);
     }
 
-    /// The questions are answered and settled: whom they were about can be asked again.
+    /// Marks the operations as answered and settled: operations about their subjects can be sent
+    /// again.
     pub(super) fn end(&mut self) {
         self.step_back();
         if std::mem::take(&mut self.is_suspect) {

@@ -1,8 +1,8 @@
-//! Suspects: subjects whose last question failed by itself, and would fail a batch with it.
+//! Suspects: subjects whose last operation failed by itself, and would fail a batch with it.
 //!
-//! Questions about suspects wait in a line of their own, and are sent one at a time, each alone. Together they get a
-//! quarter of one committer's time, so that callers of other keys hardly notice. A suspect that is answered is none
-//! any more.
+//! Operations about suspects wait in a queue of their own, and are sent one at a time, each alone.
+//! Together they get a quarter of one committer's time, so that callers of other keys hardly
+//! notice. A suspect whose operation is answered is no longer a suspect.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,19 +11,20 @@ use tokio::time::Instant;
 use super::Committer;
 use super::job::Job;
 
-/// How many suspects are known at most; beyond that, the oldest is forgotten.
+/// The largest number of known suspects; beyond it, the oldest is forgotten.
 pub(super) const MAX_SUSPECTS: usize = 1_024;
-/// How many times as long as the last question about a suspect took the next one has to wait.
+/// The pause before the next operation about a suspect, as a multiple of the time that the last one
+/// took.
 const REST: u32 = 3;
 
 pub(super) struct Suspects<C: Committer> {
     known: HashSet<C::Subject>,
-    /// The same, the oldest first.
+    /// The suspects, the oldest first.
     order: VecDeque<C::Subject>,
     waiting: VecDeque<Job<C>>,
-    /// When the question that is under way was taken.
+    /// The moment at which the operation in flight was taken.
     began: Option<Instant>,
-    /// When the next one may be taken.
+    /// The moment from which the next operation may be taken.
     rested: Option<Instant>,
 }
 
@@ -37,7 +38,7 @@ impl<C: Committer> Suspects<C> {
         self.known.contains(subject)
     }
 
-    /// Takes note of a suspect, and returns the one that has to be forgotten for it.
+    /// Adds a suspect, and returns the one that is forgotten to make room.
     pub(super) fn add(&mut self, subject: C::Subject) -> Option<C::Subject> {
         if self.known.insert(subject) {
             self.order.push_back(subject);
@@ -45,7 +46,7 @@ impl<C: Committer> Suspects<C> {
         if self.order.len() > MAX_SUSPECTS { self.order.front().copied() } else { None }
     }
 
-    /// Forgets a suspect, and returns what waits about it.
+    /// Removes a suspect, and returns the operations that wait about it.
     pub(super) fn remove(&mut self, subject: C::Subject) -> Vec<Job<C>> {
         if !self.known.remove(&subject) {
             return Vec::new();
@@ -62,19 +63,19 @@ impl<C: Committer> Suspects<C> {
         self.waiting.len()
     }
 
-    /// Whether this holds for one that waits.
+    /// Returns `true` if this holds for a waiting operation.
     pub(super) fn any(&self, holds: impl Fn(&Job<C>) -> bool) -> bool {
         self.waiting.iter().any(holds)
     }
 
-    /// Takes out the questions for which this holds.
+    /// Removes the operations for which this holds.
     pub(super) fn drain(&mut self, is_out: impl FnMut(&Job<C>) -> bool) -> Vec<Job<C>> {
         let (out, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(is_out);
         self.waiting = kept.into();
         out
     }
 
-    /// When the next question may be taken, if one waits and none is under way.
+    /// The moment at which the next operation may be taken, if one waits and none is in flight.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let may_go = self.began.is_none() && !self.waiting.is_empty();
         may_go.then(|| self.rested.unwrap_or(now))
@@ -84,7 +85,7 @@ impl<C: Committer> Suspects<C> {
         self.began.is_some()
     }
 
-    /// The next question, about nobody who is busy.
+    /// The next operation whose subject is not busy.
     pub(super) fn take(&mut self, busy: &HashSet<C::Subject>, now: Instant) -> Option<Job<C>> {
         let at = self.waiting.iter().position(|job| !busy.contains(&job.subject()))?;
         let job = self.waiting.remove(at)?;
@@ -92,7 +93,7 @@ impl<C: Committer> Suspects<C> {
         Some(job)
     }
 
-    /// The question that was under way is answered.
+    /// Records that the operation in flight is answered.
     pub(super) fn rest(&mut self, now: Instant) {
         if let Some(began) = self.began.take() {
             self.rested = Some(now + (now - began) * REST);

@@ -1,4 +1,4 @@
-//! The task that empties the queue into a committer.
+//! The task that takes batches from the queue and sends them to a committer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use super::{Committer, Failed, Reply};
 use crate::fault;
 use crate::words::error::StoreError;
 
-/// How often a batch is sent, and for how long, before it is halved or its callers hear that it failed; and for how long it
-/// is halved.
+/// The limits on sending a batch: the number of tries and the time before it is halved or its
+/// callers get the error, and the time for halving.
 pub(super) const MAX_TRIES: u32 = 6;
 pub(super) const MAX_TRYING: Duration = Duration::from_secs(2);
-/// The pause after a failure: it doubles up to the longest, and half of it is left to chance.
+/// The pause after a failure: it doubles up to the longest, and half of it is random.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 pub(super) const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// What became of the questions of a batch.
+/// The result of serving a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Served {
     Settled,
-    /// The connection was lost, and something may still be applied.
+    /// The connection was lost, and parts of the batch may still be applied.
     PerhapsApplied,
 }
 
 pub(super) struct Worker<C: Committer> {
     queue: Arc<Queue<C>>,
     committer: C,
-    /// How many tries in a row have failed.
+    /// The number of failed tries in a row.
     failures: u32,
-    /// When the pause after the last failure is over.
+    /// The end of the pause after the last failure.
     rested: Option<Instant>,
 }
 
@@ -46,10 +46,10 @@ impl<C: Committer> Worker<C> {
         Self { queue, committer, failures: 0, rested: None }
     }
 
-    /// Empties the queue until it is closed.
+    /// Sends batches until the queue is closed.
     pub(super) async fn run(mut self, mut shift: Shift<C>) {
         let queue = Arc::clone(&self.queue);
-        // Set anew for each batch: to put off a timer is cheaper than to make one.
+        // The timer is reset for each batch, which is cheaper than creating one.
         let mut timer = Box::pin(sleep(LONG));
         while let Some(Taken { jobs, is_suspect }) = queue.next().await {
             let count = jobs.len();
@@ -62,19 +62,20 @@ impl<C: Committer> Worker<C> {
                 shift.watch(&mut timer, self.recover(&subjects)).await;
             }
             shift.end();
-            // Those who were answered may have the next question ready. Without this, the first of them would go by
-            // itself, and all the others would wait for it. But those who came over a network take their time, and
-            // whoever waits already should not wait for them.
+            // Callers that were just answered may have their next operation ready. Without this,
+            // the first of those would go by itself, and all the rest would wait for it. But
+            // callers across a network take their time, and operations that already wait should not
+            // wait for those.
             if count > 1 && queue.is_short() {
                 yield_now().await;
             }
         }
     }
 
-    /// Answers these questions, in as many batches as it takes.
+    /// Answers these operations, in as many batches as necessary.
     async fn serve(&mut self, jobs: Vec<Job<C>>, is_suspect: bool) -> Served {
         let mut served = Served::Settled;
-        // While the other side is down, no question is at fault.
+        // While the server is down, no operation is at fault.
         let mut halving = if self.failures == 0 { Halving::NotYet } else { Halving::Never };
         let mut succeeded = false;
         let mut failed_alone: Vec<C::Subject> = Vec::new();
@@ -121,7 +122,7 @@ impl<C: Committer> Worker<C> {
             jobs.into_iter().for_each(|job| job.fail(error.clone()));
         }
         if succeeded && matches!(halving, Halving::Until(_)) {
-            // The other side is up, so these were at fault.
+            // The server is up, so these operations were at fault.
             (self.failures, self.rested) = (0, None);
             failed_alone.into_iter().for_each(|subject| self.queue.suspect(subject));
         }
@@ -129,8 +130,8 @@ impl<C: Committer> Worker<C> {
         served
     }
 
-    /// Answers a part that was committed, and returns the questions whose answers had no room. A question that failed all
-    /// the same makes its subject a suspect; the answer to a suspect clears it.
+    /// Answers a committed part, and returns the operations whose answers did not fit. An operation
+    /// that failed nevertheless makes its subject a suspect; the answer to a suspect clears it.
     fn answer(&self, part: Part<C>, replies: Vec<Reply<C::Answer>>) -> Vec<Job<C>> {
         let mut later = Vec::new();
         for (mut job, reply) in part.jobs.into_iter().zip(replies) {
@@ -153,8 +154,8 @@ impl<C: Committer> Worker<C> {
         later
     }
 
-    /// Goes on until nothing that was sent can be applied any more. Until then, whom it was about cannot be
-    /// asked.
+    /// Tries until everything that was sent is either applied or never will be. Until then, its
+    /// subjects stay busy.
     async fn recover(&mut self, subjects: &[C::Subject]) {
         loop {
             self.rest().await;
@@ -166,17 +167,18 @@ impl<C: Committer> Worker<C> {
         }
     }
 
-    /// Sends a part until it is answered or refused, or the patience ends. Once it may have been applied, only
-    /// an answer can tell; without one the outcome is unknown.
+    /// Sends a part until it is answered or refused, or the limits are reached. Once the part may
+    /// have been applied, only an answer can tell; without one the outcome is unknown.
     async fn send(&mut self, part: &mut Part<C>) -> Result<Vec<Reply<C::Answer>>, Failure> {
         let now = Instant::now();
         let until = part.until.unwrap_or(now + MAX_TRYING);
         if part.origin == Origin::Failed {
-            // It has been tried often enough, so the pause need not be long.
+            // The part has been tried often enough, so the next pause need not be long.
             self.failures = 0;
         }
         let tries = match part.origin {
-            // While the other side is down, a batch is not worth as many tries as the one that found out.
+            // While the server is down, later batches are not worth as many tries as the one that
+            // found out.
             Origin::Whole | Origin::Refused if self.failures == 0 => MAX_TRIES,
             Origin::Slow if now < until => MAX_TRIES,
             _ => 1,
@@ -202,7 +204,7 @@ impl<C: Committer> Worker<C> {
                 Err(error) => (Failed::Again(error), Blame::None),
             };
             let error = match failed {
-                // Alone from the start, it disturbs nobody who is in the same batch.
+                // An operation that is alone from the start disturbs no neighbour.
                 Failed::Refused(error)
                     if part.origin == Origin::Whole && questions.len() == 1 && error.is_transient() =>
                 {
@@ -227,7 +229,7 @@ impl<C: Committer> Worker<C> {
                 }
             };
             if part.origin == Origin::Suspect && blame == Blame::PerhapsOne && !part.lost {
-                // It says nothing about the others, who need not pause for it.
+                // The failure means nothing for other operations, which need not pause for it.
                 return Err(Failure { error, blame });
             }
             self.pause();
@@ -242,12 +244,13 @@ impl<C: Committer> Worker<C> {
         }
     }
 
-    /// Makes sure that there is a connection. If that takes too long, the part is withdrawn, unless it was sent before.
+    /// Makes sure that there is a connection. If that takes too long, the part is withdrawn, unless
+    /// it was sent before.
     async fn connect(&mut self, part: &mut Part<C>) -> Result<(), StoreError> {
         let mut connecting = pin!(self.committer.connect());
         let deadline = part.jobs.iter().map(Job::deadline).min();
         if let Some(deadline) = deadline.filter(|_| !part.lost) {
-            // A connection that is there needs no timer.
+            // An existing connection needs no timer.
             match timeout_at(deadline, &mut connecting).await {
                 Ok(connected) => return connected,
                 Err(_) => part.jobs.drain(..).for_each(Job::withdraw),

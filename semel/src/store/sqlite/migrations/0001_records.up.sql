@@ -1,7 +1,8 @@
 -- The records, and a view of their outcomes. Moments are microseconds since 1970, in UTC.
 
 create table semel_records (
-    -- Digest of realm, principal and key. Keys that begin with their time (UUID version 7, ULID) keep that in front.
+    -- Digest of realm, principal and key. Keys that begin with their time (UUID version 7, ULID)
+    -- keep that in front.
     id                  blob    not null primary key check (length(id) = 32),
     -- Raised by every write.
     version             integer not null check (version > 0),
@@ -48,11 +49,12 @@ create table semel_records (
 -- For pruning.
 create index semel_records_expiring on semel_records (expires_at);
 
--- For whoever looks for held keys. It has no more entries than there are keys without an outcome.
+-- For the search for held keys. It has no more entries than there are keys without an outcome.
 create index semel_records_running on semel_records (lease_until) where state = 'running';
 
--- The records for people and reports: the phase in place of the stored state, sizes, moments as text, and bodies that
--- are JSON. A text with a zero byte is none: SQLite would read no further than there.
+-- The records for people and reports: the phase in place of the stored state, sizes, moments as
+-- text, and bodies that are JSON. A text with a zero byte is none: SQLite would read no further
+-- than there.
 create view semel_outcomes as
 select
     realm,

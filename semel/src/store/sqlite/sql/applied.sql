@@ -1,6 +1,6 @@
--- Which migrations were applied, in order.
+-- The applied migrations, in order.
 --
--- A row for each: version, name, checksum, needs, applied_at.
+-- Result: a row for each: version, name, checksum, needs, applied_at.
 select version, name, checksum, needs, applied_at
 from semel_migrations
 order by version

@@ -1,9 +1,10 @@
--- Writes a record whose key has none.
+-- Writes the record of a key that has none.
 --
--- It expects nothing: whoever sends it has looked in the same transaction, which holds the lock of the only writer, so
--- nobody can have written since. Nothing else sends it.
+-- The statement expects nothing: its sender has read the key in the same transaction, which holds
+-- the lock of the only writer, so no other connection can have written since. No other code sends
+-- it.
 --
--- ?1 id, then what the columns below hold, in their order
+-- ?1 id, then the columns below, in their order
 insert into semel_records (
     id, version, token, fence, attempt, state, lease_until, heartbeat_at, created_at, updated_at, retention, after_crash,
     finished_at, operation, resource, fingerprint, fingerprint_version, owner, note_at, note, status, subtype, headers, body,

@@ -1,4 +1,4 @@
--- Whether the book of the migrations is there.
+-- Returns 1 if the table of migrations exists.
 select exists (
     select *
     from sqlite_schema

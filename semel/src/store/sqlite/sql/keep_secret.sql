@@ -1,4 +1,5 @@
--- Keeps a secret in the place of the one that is there, if there is one. The lock of the only writer is the expectation.
+-- Writes a secret over the existing one, if any. The lock of the only writer replaces the
+-- expectation.
 --
 -- ?1  the secret
 

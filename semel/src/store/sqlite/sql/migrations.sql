@@ -1,4 +1,5 @@
--- The book of the migrations: which steps were applied, in what form, and which code they need at least.
+-- The table of migrations: the applied steps, their checksums, and the oldest code that each step
+-- allows.
 create table if not exists semel_migrations (
     version    integer primary key check (version > 0),
     name       text    not null,

@@ -1,8 +1,9 @@
--- Removes some expired records, those first that have been so for longest.
+-- Removes some expired records, those that expired first.
 --
--- It runs under the lock of the only writer: a key that was claimed anew before stays.
+-- The statement runs under the lock of the only writer: a key that was claimed again before stays.
 --
--- ?1 when the retention must have been over, ?2 realm or null, ?3 how many at most
+-- ?1 the moment before which the retention must have been over, ?2 realm or null, ?3 the largest
+-- number of records
 delete from semel_records
 where rowid in (
     select rowid

@@ -1,10 +1,11 @@
--- As scan.sql, of the records without an outcome whose lease ends within a span of time: those that are held or lost, or
--- those that run. It reads these only, by their index.
+-- Shows a page, like scan.sql, of the records without an outcome whose lease ends within a span of
+-- time: either the held and lost ones, or the running ones. The statement reads only these, by
+-- their index.
 --
--- ?1 to ?12 as in scan.sql, but for ?3, which is of no use here. ?13 the first moment at which the lease may end, ?14
--- the last one, ?15 whether the policy is `hold`, or null for all.
+-- ?1 to ?12 as in scan.sql, except ?3, which is unused. ?13 the first moment at which the lease may
+-- end, ?14 the last one, ?15 true if the policy is `hold`, false if not, or null for all.
 --
--- A row for each record, with its key.
+-- Result: a row for each record, with its key.
 select
     id, version, token, fence, attempt, state, lease_until, heartbeat_at, created_at, updated_at, retention, after_crash,
     finished_at, operation, resource, fingerprint, fingerprint_version, owner, note_at, note, status, subtype, headers, body,

@@ -1,11 +1,11 @@
--- Shows a page of the records that match, in the order of their ids. Held and running ones are better asked for in
--- running.sql.
+-- Shows a page of the matching records, in the order of their ids. running.sql is better for held,
+-- lost and running ones.
 --
--- ?1 the first id that may be on the page, ?2 the last one, ?3 state, ?4 realm, ?5 principal, ?6 key, ?7 operation,
--- ?8 whether expired, ?9 the latest moment of creation, ?12 the latest sign of life: each of ?3 to ?9 and ?12 may be null
--- for all. ?10 now, ?11 how many.
+-- ?1 the first id that may be on the page, ?2 the last one, ?3 state, ?4 realm, ?5 principal, ?6
+-- key, ?7 operation, ?8 expired or not, ?9 the latest moment of creation, ?12 the latest sign of
+-- life: each of ?3 to ?9 and ?12 may be null for all. ?10 now, ?11 the number of records.
 --
--- A row for each record, with its key.
+-- Result: a row for each record, with its key.
 select
     id, version, token, fence, attempt, state, lease_until, heartbeat_at, created_at, updated_at, retention, after_crash,
     finished_at, operation, resource, fingerprint, fingerprint_version, owner, note_at, note, status, subtype, headers, body,

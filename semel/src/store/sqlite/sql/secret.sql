@@ -1,4 +1,4 @@
--- The secret that is kept; nothing if there is none.
+-- The stored secret; no row if there is none.
 
 select value
 from semel_secrets

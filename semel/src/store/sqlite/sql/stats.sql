@@ -2,7 +2,7 @@
 --
 -- ?1 now
 --
--- One row: running, held, lost, done, released.
+-- Result: one row: running, held, lost, done, released.
 select
     count(*) filter (where state = 'running' and lease_until > ?1),
     count(*) filter (where state = 'running' and lease_until <= ?1 and after_crash = 'hold'),

@@ -1,9 +1,10 @@
--- Writes a whole record in the place of the one with its id. Its key does not change.
+-- Writes a whole record over the one with its id. The key does not change.
 --
--- It expects nothing: whoever sends it has read the record in the same transaction, which holds the lock of the only
--- writer, so nobody can have changed it since. Nothing else sends it.
+-- The statement expects nothing: its sender has read the record in the same transaction, which
+-- holds the lock of the only writer, so no other connection can have changed it since. No other
+-- code sends it.
 --
--- ?1 id, then what the columns below hold, in their order
+-- ?1 id, then the columns below, in their order
 update semel_records
 set version = ?2,
     token = ?3,

@@ -1,9 +1,12 @@
 //! Callers with a bearer token that the gateway verifies itself.
 //!
-//! The keys of the issuer come [from a file or a URL](source). The [usable keys](keys) are used
-//! with the algorithm of their type, never with one that the token chooses; [ring](signatures)
-//! checks the signatures. The principal is made of the issuer and the claim that identifies the
-//! caller, so a refreshed token belongs to the same caller.
+//! The usable keys of the issuer are used with the algorithm of their type, never with one that the
+//! token chooses. The principal is made of the issuer and the claim that identifies the caller, so
+//! a refreshed token belongs to the same caller.
+//!
+//! - [`source`]: the issuer's keys, from a file or a URL, and the limits of their age.
+//! - [`keys`]: the usable keys, and the choice among them for a token.
+//! - [`signatures`]: the verification of signatures by ring.
 
 mod keys;
 mod signatures;

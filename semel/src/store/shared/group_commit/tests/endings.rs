@@ -1,11 +1,11 @@
-//! Workers that end without a word: who waits for them is told.
+//! Workers that end without an answer: the callers that wait for them are told.
 
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::*;
 
-/// Longer than any answer takes that does not wait for ever.
+/// A limit longer than any answer takes, unless it never comes.
 const SOON: Duration = Duration::from_secs(30);
 
 async fn answer(pending: Pending<Stage>) -> Result<u32, StoreError> {
@@ -13,7 +13,7 @@ async fn answer(pending: Pending<Stage>) -> Result<u32, StoreError> {
 }
 
 async fn refused(batcher: &Batcher<Stage>, number: u32) -> StoreError {
-    let refused = batcher.ask(Lane::Claim, || plain(number)).await.err().expect("nobody can answer");
+    let refused = batcher.ask(Lane::Claim, || plain(number)).await.err().expect("no worker can answer");
     assert!(!refused.is_transient(), "{refused}");
     refused
 }
@@ -44,7 +44,7 @@ async fn panic_of_one_worker_of_two_refuses_only_what_it_was_about() {
     stage.fates([Fate::Panic]);
     stage.go_on();
     assert!(answer(first).await.expect_err("the worker is gone").is_unknown());
-    let error = answer(same).await.expect_err("nobody knows what became of the first");
+    let error = answer(same).await.expect_err("the result of the first is unknown");
     assert!(error.to_string().contains("panicked while it asked about this key"), "{error}");
     assert!(refused(&batcher, 0).await.to_string().contains("about this key"));
     for number in 1..100 {

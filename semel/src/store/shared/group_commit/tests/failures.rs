@@ -1,11 +1,11 @@
-//! Failures: who hears of them, after how many tries, and what is said.
+//! Failures: which callers see them, after how many tries, and with which error.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_question_never_fails_its_neighbours() {
     for count in 1..=9_u32 {
-        // Every set of bad ones, as the bits of a number.
+        // Every set of bad operations, as the bits of a number.
         for bad in 1..1_u32 << count {
             let (stage, batcher) = Stage::open();
             let is_bad = |number: u32| bad >> number & 1 == 1;
@@ -53,7 +53,7 @@ async fn tries_are_bounded_and_fewer_while_the_other_side_is_down() {
     down(4, 1).await;
     let up = batcher.ask(Lane::Claim, || plain(5)).await.unwrap();
     assert_eq!(up.answer().await.unwrap(), 50);
-    // It was up in between, so that it is worth as many tries as before.
+    // The server was up in between, so that the batch is worth as many tries as before.
     stage.fates([Fate::Again; 6]);
     down(6, 6).await;
     assert_eq!(stage.applied(), [5]);
@@ -62,9 +62,9 @@ async fn tries_are_bounded_and_fewer_while_the_other_side_is_down() {
 #[tokio::test(start_paused = true)]
 async fn without_a_connection_nothing_is_sent() {
     let (stage, batcher) = Stage::open();
-    stage.unreachable((0..MAX_TRIES).map(|_| StoreError::unavailable("nobody there")));
+    stage.unreachable((0..MAX_TRIES).map(|_| StoreError::unavailable("no server there")));
     let failed = ask(&batcher, Lane::Claim, &[plain(1)]).await.remove(0).answer().await;
-    let failed = failed.expect_err("nobody was there");
+    let failed = failed.expect_err("no server was there");
     assert!(failed.is_transient() && !failed.is_unknown(), "{failed}");
     assert_eq!(*stage.0.connects.lock().unwrap(), MAX_TRIES);
     assert_eq!(stage.sent(), Vec::<Vec<u32>>::new());
@@ -102,13 +102,13 @@ async fn what_was_lost_is_unknown_until_it_is_answered() {
     for fates in [
         vec![LOST; 6],
         vec![LOST, Fate::Again, Fate::Again, Fate::Again, Fate::Again, Fate::Again],
-        // What is refused by now may have been applied before.
+        // An operation that is refused now may have been applied before.
         vec![LOST, Fate::Refused],
     ] {
         let (stage, batcher) = Stage::open();
         stage.fates(fates.iter().copied());
         let pending = batcher.ask(Lane::Owner, || plain(1)).await.unwrap();
-        let lost = pending.answer().await.expect_err("nobody answered");
+        let lost = pending.answer().await.expect_err("there was no answer");
         assert!(lost.is_unknown(), "{fates:?}: {lost}");
         assert_eq!(stage.sent().len(), fates.len());
     }
@@ -119,7 +119,7 @@ async fn what_was_lost_is_unknown_until_it_is_answered() {
     let first = batcher.ask(Lane::Owner, || plain(1)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| !sent.is_empty()).await.unwrap();
     stage.unreachable([StoreError::refused("the password was changed")]);
-    let lost = first.answer().await.expect_err("nobody answered");
+    let lost = first.answer().await.expect_err("there was no answer");
     assert!(lost.is_unknown(), "{lost}");
     assert!(lost.to_string().contains("the password was changed"), "{lost}");
 }
@@ -131,7 +131,7 @@ async fn what_was_lost_together_is_unknown_to_each_when_it_is_sent_apart() {
     stage.fates([lost, Fate::Refused].into_iter().chain([Fate::Again; 6]));
     let mut pending = ask(&batcher, Lane::Owner, &numbered([1, 2])).await;
     let second = pending.remove(1);
-    let first = pending.remove(0).answer().await.expect_err("nobody answered");
+    let first = pending.remove(0).answer().await.expect_err("there was no answer");
     assert!(first.is_unknown(), "{first}");
     assert_eq!(second.answer().await.unwrap(), 20);
 }

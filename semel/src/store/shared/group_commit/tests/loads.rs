@@ -16,7 +16,7 @@ async fn answers_of_a_batch_are_bounded_and_light_ones_need_not_wait() {
     let pending = ask(&batcher, Lane::Claim, &questions).await;
     stage.go_on_once();
     assert_eq!(first.answer().await.unwrap(), 0);
-    // The weights are known only from here on.
+    // The sizes of the answers are known only from here on.
     stage.go_on_once();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 3).await.unwrap();
     let late = ask(&batcher, Lane::Claim, &numbered([8])).await;

@@ -1,4 +1,10 @@
-//! The queue, with a committer that does as it is told.
+//! The queue, with a committer that follows the directions of the test.
+//!
+//! - `loads`: batches that are too large.
+//! - `failures`: failures and tries.
+//! - `suspects`: operations that are sent alone.
+//! - `withdrawals`: operations that cannot be sent.
+//! - `endings`: workers that end.
 
 mod endings;
 mod failures;
@@ -18,17 +24,17 @@ use super::suspects::MAX_SUSPECTS;
 use super::worker::{MAX_PAUSE, MAX_TRIES, MAX_TRYING};
 use super::*;
 
-/// What a test asks.
+/// An operation of a test.
 #[derive(Debug, Clone, Copy)]
 struct Question {
     number: u32,
     weight: usize,
     apart: bool,
-    /// Whether every batch with it is refused.
+    /// Set if every batch with it is refused.
     bad: bool,
-    /// Whether every batch with it fails, though nothing says that it is to blame.
+    /// Set if every batch with it fails, without a sign that it is the cause.
     poison: bool,
-    /// How many bytes its answer has.
+    /// The size of its answer.
     answer_bytes: usize,
 }
 
@@ -36,38 +42,38 @@ fn plain(number: u32) -> Question {
     Question { number, weight: 0, apart: false, bad: false, poison: false, answer_bytes: 0 }
 }
 
-/// What becomes of a commit.
+/// The fate of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Again,
-    /// Applied or not, nobody hears of it.
+    /// Applied or not, without an answer.
     Lost {
         applied: bool,
     },
     Refused,
     Panic,
-    /// Not applied, and nobody hears of it in time.
+    /// Not applied, and without an answer in time.
     Slow,
 }
 
-/// Where tests look on and give directions.
+/// The stage on which tests observe the committer and direct it.
 #[derive(Clone)]
 struct Stage(Arc<Inner>);
 
 struct Inner {
-    /// The batches that were sent, as the numbers of their questions.
+    /// The batches that were sent, as the numbers of their operations.
     sent: watch::Sender<Vec<Vec<u32>>>,
-    /// What was applied, in this order, as often as it was.
+    /// The applied operations in order, with repeats.
     applied: Mutex<Vec<u32>>,
-    /// How often a connection was asked for.
+    /// The number of requested connections.
     connects: Mutex<u32>,
-    /// What becomes of the next commits; later ones succeed.
+    /// The fates of the next commits; later ones succeed.
     fates: Mutex<VecDeque<Fate>>,
-    /// How long the next connection takes.
+    /// The delay of the next connection.
     delay: Mutex<Duration>,
-    /// Why the next connections fail; later ones are made.
+    /// The errors of the next connections; later ones succeed.
     unreachable: Mutex<VecDeque<StoreError>>,
-    /// Commits take one each, if there is such a gate.
+    /// The gate that lets commits pass one by one, if there is one.
     gate: Option<Semaphore>,
 }
 
@@ -84,13 +90,13 @@ impl Stage {
         }))
     }
 
-    /// Commits succeed at once, but for what the test says.
+    /// A stage on which commits succeed at once, unless the test directs otherwise.
     fn open() -> (Self, Batcher<Self>) {
         let stage = Self::new(None);
         (stage.clone(), Batcher::start(vec![stage]))
     }
 
-    /// The first commit has begun, with question 0, and waits for [`Stage::go_on`].
+    /// A stage whose first commit has begun, with question 0, and waits for [`Stage::go_on`].
     async fn busy() -> (Self, Batcher<Self>, Pending<Self>) {
         let stage = Self::new(Some(Semaphore::new(0)));
         let batcher = Batcher::start(vec![stage.clone()]);
@@ -99,7 +105,7 @@ impl Stage {
         (stage, batcher, first)
     }
 
-    /// Lets one commit go on.
+    /// Lets one commit pass.
     fn go_on_once(&self) {
         self.0.gate.as_ref().expect("there is a gate").add_permits(1);
     }
@@ -124,7 +130,7 @@ impl Stage {
         self.0.applied.lock().unwrap().clone()
     }
 
-    /// As many answers as have room together.
+    /// As many answers as fit together.
     fn replies(&self, questions: &[&Question]) -> Vec<Reply<u32>> {
         let (mut bytes, mut brought) = (0, Vec::new());
         let reply = |question: &&Question| {
@@ -204,7 +210,7 @@ impl Committer for Stage {
     }
 }
 
-/// Asks all of these, and returns the answers to come.
+/// Queues all of these, and returns their answers to come.
 async fn ask(batcher: &Batcher<Stage>, lane: Lane, questions: &[Question]) -> Vec<Pending<Stage>> {
     let mut pending = Vec::new();
     for question in questions {
@@ -238,7 +244,7 @@ async fn a_question_alone_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_queued_meanwhile_goes_together_and_owners_go_first() {
+async fn operations_queued_during_a_batch_form_the_next_and_owners_go_first() {
     let (stage, batcher, first) = Stage::busy().await;
     let claims = ask(&batcher, Lane::Claim, &numbered([1, 2])).await;
     let owners = ask(&batcher, Lane::Owner, &numbered([3, 4])).await;
@@ -249,7 +255,8 @@ async fn what_is_queued_meanwhile_goes_together_and_owners_go_first() {
     assert_eq!(stage.sent(), [vec![0], vec![3, 4, 1, 2]]);
 }
 
-/// What goes out after a batch whose callers come back at once with 11 and 12, while these wait already.
+/// The batch that follows one whose callers return at once with 11 and 12, while these wait
+/// already.
 async fn next_batch(waiting: std::ops::Range<u32>) -> Vec<u32> {
     let (stage, batcher, _first) = Stage::busy().await;
     let batcher = Arc::new(batcher);
@@ -273,7 +280,7 @@ async fn next_batch(waiting: std::ops::Range<u32>) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_few_wait_for_those_who_come_back_at_once_and_many_do_not() {
+async fn few_operations_wait_for_callers_that_return_at_once_and_many_do_not() {
     assert_eq!(next_batch(20..22).await, [20, 21, 11, 12]);
     assert_eq!(next_batch(20..28).await, (20..28).collect::<Vec<_>>());
 }
@@ -292,7 +299,7 @@ async fn a_full_lane_is_unavailable_after_a_while_and_leaves_the_other_free() {
     let owner = batcher.ask(Lane::Owner, || plain(room + 1)).await.unwrap();
     assert_eq!(began.elapsed(), ROOM_WAIT);
 
-    // Who waits for room gets it as soon as there is some.
+    // An operation that waits for room gets it as soon as there is some.
     let (late, ()) = tokio::join!(batcher.ask(Lane::Claim, || plain(room + 2)), async { stage.go_on() });
     assert_eq!(late.unwrap().answer().await.unwrap(), (room + 2) * 10);
     assert_eq!(began.elapsed(), ROOM_WAIT);

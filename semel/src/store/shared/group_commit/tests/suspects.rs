@@ -1,4 +1,4 @@
-//! Suspects: questions that fail by themselves go alone, and fail nobody else.
+//! Suspects: operations that fail by themselves go alone, and do not fail others.
 
 use super::*;
 
@@ -49,7 +49,8 @@ async fn a_suspect_goes_alone_until_it_is_answered() {
         sent.sort();
         assert_eq!(sent, [vec![1], vec![3, 4]], "one try alone, and nothing is halved");
 
-        // It is well again: asked alone once more, and then with the others.
+        // The subject is well again: its operation is sent once more alone, and then within
+        // batches.
         let pending = ask(&batcher, Lane::Claim, &[plain(5), plain(1)]).await;
         assert_eq!(answers(pending).await, [50, 10]);
         let before = stage.sent().len();
@@ -60,13 +61,13 @@ async fn a_suspect_goes_alone_until_it_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_about_a_suspect_keeps_its_order_and_the_others_go_on() {
+async fn operations_about_a_suspect_keep_their_order_and_the_rest_go_on() {
     let (stage, batcher, first) = Stage::busy().await;
     let mut pending = ask(&batcher, Lane::Claim, &[bad(1), plain(2)]).await;
     stage.go_on_once();
     first.answer().await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 2).await.unwrap();
-    // These wait while the batch with the one at fault is under way.
+    // These wait while the batch with the faulty one is in flight.
     pending.extend(ask(&batcher, Lane::Claim, &[bad(1), plain(1), plain(3)]).await);
     stage.go_on();
     let mut results = Vec::new();
@@ -77,7 +78,7 @@ async fn what_waits_about_a_suspect_keeps_its_order_and_the_others_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_a_suspect_when_everything_fails() {
+async fn a_failure_of_everything_makes_no_suspect() {
     let (stage, batcher) = Stage::open();
     let all: Vec<_> = (0..200).map(poison).collect();
     for _ in 0..2 {

@@ -1,9 +1,9 @@
-//! Questions that cannot be sent are withdrawn in time: nothing of them is applied.
+//! Operations that cannot be sent are withdrawn in time: nothing of them is applied.
 
 use super::*;
 use crate::store::shared::group_commit::job::MAX_WAIT;
 
-/// The engine gives up on an answer after this long, and has to take it for unknown then.
+/// The time after which the engine gives up on an answer and has to treat it as unknown.
 const ENGINE_LIMIT: Duration = Duration::from_secs(5);
 
 async fn withdrawn(pending: Pending<Stage>) {
@@ -35,7 +35,7 @@ async fn what_waits_while_a_lost_batch_is_looked_for_is_withdrawn() {
     let mut sent = stage.0.sent.subscribe();
     sent.wait_for(|sent| sent.len() == MAX_TRIES as usize).await.unwrap();
     *stage.0.delay.lock().unwrap() = Duration::from_secs(30);
-    assert!(lost.answer().await.expect_err("nobody answered").is_unknown());
+    assert!(lost.answer().await.expect_err("there was no answer").is_unknown());
     withdrawn(batcher.ask(Lane::Claim, || plain(1)).await.unwrap()).await;
 }
 
@@ -44,7 +44,7 @@ async fn what_was_taken_but_finds_no_connection_is_withdrawn() {
     let (stage, batcher) = Stage::open();
     *stage.0.delay.lock().unwrap() = Duration::from_secs(30);
     withdrawn(batcher.ask(Lane::Claim, || plain(1)).await.unwrap()).await;
-    // The connection is made all the same, and serves the next one.
+    // The connection is made nevertheless, and serves the next operation.
     tokio::time::sleep(Duration::from_secs(30)).await;
     let next = batcher.ask(Lane::Claim, || plain(2)).await.unwrap();
     assert_eq!(next.answer().await.unwrap(), 20);
