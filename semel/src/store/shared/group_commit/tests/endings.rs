@@ -45,8 +45,8 @@ async fn panic_of_one_worker_of_two_refuses_only_what_it_was_about() {
     stage.go_on();
     assert!(answer(first).await.expect_err("the worker is gone").is_unknown());
     let error = answer(same).await.expect_err("the result of the first is unknown");
-    assert!(error.to_string().contains("panicked while it asked about this key"), "{error}");
-    assert!(refused(&batcher, 0).await.to_string().contains("about this key"));
+    assert!(error.to_string().contains("panicked during an operation on this key"), "{error}");
+    assert!(refused(&batcher, 0).await.to_string().contains("operation on this key"));
     for number in 1..100 {
         let pending = batcher.ask(Lane::Claim, || plain(number)).await.unwrap();
         assert_eq!(answer(pending).await.unwrap(), number * 10);
