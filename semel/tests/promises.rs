@@ -6,19 +6,21 @@ use std::path::Path;
 
 use semel::store::{conformance::PRIMITIVES, conformance::PROMISES};
 
-/// The name and the first line of the docs of every promise, from the source.
+/// The name and the docs of every promise, from the source.
 fn in_source() -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/conformance");
     let mut found = BTreeMap::new();
     for file in fs::read_dir(folder).expect("the conformance suite is there") {
         let text = fs::read_to_string(file.expect("a file").path()).expect("source is text");
-        let lines: Vec<&str> = text.lines().collect();
-        for pair in lines.windows(2) {
-            let name = pair[1].strip_prefix("pub async fn ").and_then(|rest| rest.split_once("(on: &"));
-            if let (Some(says), Some((name, _))) = (pair[0].strip_prefix("/// "), name)
-                && name != "check"
-            {
-                found.insert(name.to_owned(), says.to_owned());
+        let mut says = Vec::new();
+        for line in text.lines() {
+            let name = line.strip_prefix("pub async fn ").and_then(|rest| rest.split_once("(on: &"));
+            match (line.strip_prefix("/// "), name) {
+                (Some(part), _) => says.push(part),
+                (None, Some((name, _))) if name != "check" => {
+                    found.insert(name.to_owned(), std::mem::take(&mut says).join(" "));
+                }
+                (None, _) => says.clear(),
             }
         }
     }

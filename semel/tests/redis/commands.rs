@@ -36,14 +36,18 @@ fn login() -> String {
     page.lines().find(|line| line.starts_with("ACL SETUSER ")).expect("the page has one").to_owned()
 }
 
-/// The contents of a folder's files with this ending.
+/// The contents of the files with this ending, in a folder and in the folders in it.
 fn sources(folder: &str, ending: &str) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis").join(folder);
-    let files = fs::read_dir(folder).expect("the source is there").map(|file| file.unwrap().path());
+    let files = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis").join(folder));
     let files: Vec<PathBuf> =
-        files.filter(|file| file.extension().is_some_and(|own| own == ending)).collect();
+        files.into_iter().filter(|file| file.extension().is_some_and(|own| own == ending)).collect();
     assert!(!files.is_empty());
     files.iter().map(|file| fs::read_to_string(file).expect("source is text")).collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the source is there").map(|entry| entry.unwrap().path());
+    entries.flat_map(|entry| if entry.is_dir() { files(&entry) } else { vec![entry] }).collect()
 }
 
 /// The words in quotation marks after each of these.
