@@ -86,13 +86,12 @@ fn main() -> ExitCode {
     let outcome = match task {
         Task::Test { args } => tests::all(&mut steps, &args),
         Task::Check => checks::all(&mut steps),
-        Task::Ci => checks::all(&mut steps).and_then(|()| {
-            all_of([
-                tests::all(&mut steps, &[]),
-                instructions::all(&mut steps, false),
-                faults::run(&mut steps, &[]),
-            ])
-        }),
+        Task::Ci => all_of([
+            checks::all(&mut steps),
+            tests::all(&mut steps, &[]),
+            instructions::all(&mut steps, false),
+            faults::run(&mut steps, &[]),
+        ]),
         Task::Faults { args } => faults::run(&mut steps, &args),
         Task::Model { filter } => tests::model(&mut steps, filter),
         Task::Instructions { record } => instructions::all(&mut steps, record),

@@ -1,15 +1,15 @@
 //! The stores: the trait that decides which attempt runs, and its implementations.
 //!
-//! [`Store`] has the verbs of the engine and [`Inspect`](inspect::Inspect) those of the operator.
-//! Both are written once, in `verbs`, over the primitives of a [`backend`]; a store on a database
-//! implements that trait.
-//! - [`inspect`]: listing records and settling held keys.
+//! [`Store`] has the verbs of the engine and [`Inspect`](crate::admin::Inspect) those of the
+//! operator. Both are written once, in `verbs`, over the primitives of a [`backend`]; a store on a
+//! database implements that trait.
+//! - `inspect`: listing records and settling held keys.
 //! - [`backend`]: the three primitives, reads and a sweep.
 //! - [`verbs`]: the verbs over any backend.
-//! - [`pruner`]: removing expired records in the background.
-//! - [`memory`]: the reference store, for tests and for one process.
+//! - `pruner`: removing expired records in the background.
+//! - `memory`: the reference store, for tests and for one process.
 //! - `postgres`, `sqlite`, `redis`: the stores on databases.
-//! - [`tiered`]: a hot store in front of a durable one.
+//! - `tiered`: a hot store in front of a durable one.
 //! - `shared`: the parts that the stores on databases share.
 //! - `conformance`: the tests that every store has to pass.
 
