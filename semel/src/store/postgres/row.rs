@@ -66,6 +66,12 @@ pub(super) fn id(row: &Row) -> Option<&[u8]> {
     get(row, Column::Id).ok().flatten()
 }
 
+/// The fence of a created record, which is in the column behind the id.
+pub(super) fn created_fence(row: &Row) -> Option<Fence> {
+    let fence: Option<i64> = row.try_get(Column::Id as usize + 1).ok().flatten();
+    fence.map(|fence| Fence::new(fence.unsigned_abs()))
+}
+
 /// The size of an outcome that `read.sql` has left out, if it has. It is in the column behind the
 /// body.
 pub(super) fn left_out(row: &Row) -> Option<usize> {

@@ -134,8 +134,10 @@ impl Sorted {
             let (id, ask) = opens.items[at];
             if let Some(row) = created[at] {
                 let now = row::clock(row)?;
+                let fence = row::created_fence(row)
+                    .ok_or_else(|| StoreError::corrupt("a created record is shown without its fence"))?;
                 let lease_until = now.after(ask.terms.lease());
-                return Ok((now, Opened::Created { fence: Fence::next(None, now), lease_until }));
+                return Ok((now, Opened::Created { fence, lease_until }));
             }
             let (now, record) = look(there, id, ask)?;
             Ok(match record {
@@ -257,9 +259,12 @@ fn behind(first: Opened, first_ask: &Ask, ask: &Ask, now: Timestamp) -> Opened {
         return Opened::Late;
     }
     match first {
-        Opened::Created { .. } => {
+        Opened::Created { fence, .. } => {
             let mut slot = None;
             let _created = slot::open(&mut slot, first_ask, now);
+            if let Some(record) = &mut slot {
+                record.fence = fence;
+            }
             slot::open(&mut slot, ask, now)
         }
         Opened::Found(record) => Opened::Found(record),

@@ -15,6 +15,7 @@ use super::answers::{Found, Sorted, Unapplied, by_id};
 use super::committer::Answer;
 use super::reading::{Readable, Reader, query};
 use super::statements::{self, Statements};
+use crate::store::postgres::row;
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, Replace, Write};
 use crate::store::shared::group_commit::Reply;
@@ -311,7 +312,7 @@ async fn send_both(
     let mut columns = statements::complete(&completes.items);
     columns.extend(statements::create(missing));
     let both = query(client, &prepared.complete_and_create, columns).await?;
-    let (completed, created) = both.into_iter().partition(|row| row.get(2));
+    let (created, completed) = both.into_iter().partition(|row| row::created_fence(row).is_some());
     Ok(Shown { written: vec![completed], replaced: Vec::new(), created, found: Vec::new() })
 }
 

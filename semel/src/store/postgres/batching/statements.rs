@@ -8,14 +8,14 @@ use tokio_postgres::{Client, Error, Statement};
 
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, DraftState, Replace, Write};
-use crate::store::postgres::sql::{Schema, without_header};
+use crate::store::postgres::sql::Schema;
 use crate::store::postgres::values::{Moment, Span};
 use crate::store::shared::record_id::Id;
 use crate::words::intent::Intent;
 use crate::words::outcome::Outcome;
 use crate::words::terms::Terms;
 
-/// The statements, prepared on one connection.
+/// The statements, prepared on one connection. Each is a file of `sql/`.
 pub(crate) struct Statements {
     /// Creates records, and fails if a concurrent transaction creates one of them.
     pub(crate) create: Forms,
@@ -31,20 +31,13 @@ pub(crate) struct Statements {
     pub(crate) read: Statement,
 }
 
-/// A statement over arrays, and its form for single values, which Postgres runs in less time.
+/// A statement over arrays, and its form for a single item, which Postgres runs in less time.
 pub(crate) struct Forms {
     many: Statement,
     one: Statement,
 }
 
 impl Forms {
-    async fn prepare(client: &Client, schema: &Schema, many: &str) -> Result<Self, Error> {
-        let many = schema.script(many);
-        let one = many.replace("unnest(", "").replace("[])", "");
-        let (many, one) = tokio::try_join!(client.prepare(&many), client.prepare(&one))?;
-        Ok(Self { many, one })
-    }
-
     /// The form for this number of items.
     pub(crate) fn of(&self, count: usize) -> &Statement {
         if count == 1 { &self.one } else { &self.many }
@@ -53,45 +46,25 @@ impl Forms {
 
 impl Statements {
     pub(crate) async fn prepare(client: &Client, schema: &Schema) -> Result<Self, Error> {
-        let prepare = async |statement: String| client.prepare(&schema.script(&statement)).await;
-        let create_carefully = without_header(include_str!("../sql/create.sql"));
-        let create = create_carefully.replace("on conflict (id) do nothing\n", "");
-        let complete = without_header(include_str!("../sql/complete.sql"));
-        let both = format!(
-            "with completed as (\n{complete}\n), created as (\n{}\n)\n\
-            select *, true from completed union all select *, false from created",
-            shifted(&create, COMPLETE_COLUMNS)
-        );
+        let prepare = async |file: &str| client.prepare(&schema.statement(file)).await;
+        let forms = async |many: &str, one: &str| {
+            let (many, one) = tokio::try_join!(prepare(many), prepare(one))?;
+            Ok(Forms { many, one })
+        };
         let (create, create_carefully, complete_and_create, replace, complete, write, read) = tokio::try_join!(
-            Forms::prepare(client, schema, &create),
-            prepare(create_carefully),
-            prepare(both),
-            prepare(without_header(include_str!("../sql/replace.sql"))),
-            Forms::prepare(client, schema, &complete),
-            prepare(without_header(include_str!("../sql/write.sql"))),
-            prepare(without_header(include_str!("../sql/read.sql"))),
+            forms(include_str!("../sql/create.sql"), include_str!("../sql/create_one.sql")),
+            prepare(include_str!("../sql/create_carefully.sql")),
+            prepare(include_str!("../sql/complete_and_create.sql")),
+            prepare(include_str!("../sql/replace.sql")),
+            forms(include_str!("../sql/complete.sql"), include_str!("../sql/complete_one.sql")),
+            prepare(include_str!("../sql/write.sql")),
+            prepare(include_str!("../sql/read.sql")),
         )?;
         Ok(Self { create, create_carefully, complete_and_create, replace, complete, write, read })
     }
 }
 
-/// The number of parameters of `complete.sql`.
-const COMPLETE_COLUMNS: usize = 7;
-
-/// A statement whose parameters are renumbered to follow another statement's.
-fn shifted(statement: &str, by: usize) -> String {
-    let mut parts = statement.split('$');
-    let mut shifted = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(end);
-        let number: usize = number.parse().unwrap_or_default();
-        shifted.push_str(&format!("${}{rest}", number + by));
-    }
-    shifted
-}
-
-/// A value for each item: an array, or in the form for one item only its value.
+/// A value for each item: an array, or in a form for one item only its value.
 #[derive(Debug)]
 struct Values<T>(Vec<T>);
 
@@ -277,15 +250,4 @@ fn micros(retention: Duration) -> i64 {
 /// Fences and versions count microseconds and writes: they stay far within 63 bits.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_shifted() {
-        assert_eq!(shifted("select $1, $12::int, $2", 7), "select $8, $19::int, $9");
-        assert_eq!(shifted("select 1", 7), "select 1");
-    }
 }

@@ -1,18 +1,15 @@
 -- Creates the record of each claim whose key has none.
 --
 -- A claim after its `not_after` creates nothing, nor does a claim whose key has a record, which is
--- neither locked nor written. Rows are created in the given order, so that two batches never
--- deadlock.
---
--- The committer first sends it without the line `on conflict`, which makes Postgres log more; if a
--- concurrent transaction then creates the same record, that is a unique violation, and this form is
--- sent.
+-- neither locked nor written. If a concurrent transaction creates one of the records, that is a
+-- unique violation, and create_carefully.sql is sent. Rows are created in the given order, so that
+-- two batches never deadlock.
 --
 -- $1 ids, in order and without repeats, $2 tokens, $3 realms, $4 principals, $5 keys, $6
 -- operations, $7 resources, $8 fingerprints, $9 their versions, $10 owners, $11 leases, $12
 -- retentions in microseconds, $13 policies after a crash, $14 not_after
 --
--- Result: a row for each record that was created: the clock and the id.
+-- Result: a row for each record that was created: the clock, the id and the fence.
 insert into semel.records (
     id, version, token, fence, attempt, state, realm, principal, key, operation, resource, fingerprint,
     fingerprint_version, owner, lease_until, created_at, retention, after_crash
@@ -41,5 +38,4 @@ cross join (
 ) as asked
 where clock.now <= asked.not_after
     and not exists (select from semel.records as record where record.id = asked.id)
-on conflict (id) do nothing
-returning created_at, id
+returning created_at, id, fence

@@ -49,7 +49,7 @@ impl Schema {
 
 /// A statement without its explaining header: `pg_stat_activity` shows the first kilobyte, which
 /// should be the statement.
-pub(super) fn without_header(file: &str) -> String {
+fn without_header(file: &str) -> String {
     let statement = file.lines().skip_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
     match fault::makes("complete_without_fence") {
         true => statement.replace("and record.token = asked.token\n    and record.fence = asked.fence\n", ""),
