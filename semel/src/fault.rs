@@ -1,19 +1,14 @@
-//! Failpoints at which a test ends the process, and mistakes that the process makes on purpose.
-//! Both exist only in a build with `--cfg semel_faults`, which `cargo xtask faults` makes; in any
-//! other build this module does nothing.
+//! Failpoints at which a test ends the process. They exist only in a build with `--cfg
+//! semel_faults`, which `cargo xtask faults` makes; in any other build this module does nothing.
 
 #[cfg(not(semel_faults))]
-pub(crate) use absent::{makes, reach};
+pub(crate) use absent::reach;
 #[cfg(semel_faults)]
-pub use present::{makes, reach};
+pub use present::reach;
 
 #[cfg(not(semel_faults))]
 mod absent {
     pub(crate) const fn reach(_point: &str) {}
-
-    pub(crate) const fn makes(_mistake: &str) -> bool {
-        false
-    }
 }
 
 #[cfg(semel_faults)]
@@ -31,9 +26,6 @@ mod present {
         Some((point.to_owned(), AtomicU32::new(passes.parse().ok()?)))
     });
 
-    /// The mistake that this process makes, if any.
-    static MISTAKE: LazyLock<Option<String>> = LazyLock::new(|| env::var("SEMEL_MISTAKE").ok());
-
     /// Records that the process has reached a point, and kills the process there if the point is
     /// chosen. Nothing after it runs on this thread.
     pub fn reach(point: &str) {
@@ -46,10 +38,5 @@ mod present {
         loop {
             park();
         }
-    }
-
-    /// Returns `true` if this process makes this mistake.
-    pub fn makes(mistake: &str) -> bool {
-        MISTAKE.as_deref() == Some(mistake)
     }
 }

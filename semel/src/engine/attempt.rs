@@ -13,7 +13,6 @@ use super::error::{Failure, RunError};
 use super::patience::{Patience, call};
 use super::renew::Renewal;
 use super::{Once, Ran, Work};
-use crate::fault;
 use crate::protocol::answer::Ack;
 use crate::words::error::StoreError;
 use crate::words::intent::Intent;
@@ -115,7 +114,6 @@ impl Once {
             let asked = Instant::now();
             let unconfirmed = match call(self.engine.store.renew(lease, length)).await {
                 Ok(Ack::Applied) if asked.elapsed() < length => return Ok(Some(asked)),
-                Ok(Ack::Repeated) if fault::makes("confirm_by_lock") => return Ok(Some(asked)),
                 Ok(Ack::Applied) => StoreError::unavailable("the lease was confirmed too late"),
                 Ok(Ack::Repeated) => StoreError::unavailable("the record is locked by an open transaction"),
                 Ok(Ack::Finished | Ack::Superseded | Ack::Missing) => return Ok(None),

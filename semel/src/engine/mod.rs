@@ -27,8 +27,6 @@ mod reconcile;
 mod patience;
 mod health;
 mod error;
-#[cfg(semel_faults)]
-mod mistake;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -417,8 +415,6 @@ impl Once {
                     let permit = right.map_err(Refused::error)?.granted(lease);
                     drop(waiter);
                     fault::reach("granted");
-                    #[cfg(semel_faults)]
-                    let _mistake = mistake::ReleaseOnDrop::of(self, lease, &copies);
                     if let Some(outcome) = found_out {
                         return Box::pin(self.record(lease, intent, &copies, outcome)).await;
                     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::fault;
 use crate::protocol::ask::Takeover;
 use crate::words::outcome::Outcome;
 use crate::words::terms::{self, AfterCrash, Terms, TermsError};
@@ -150,7 +149,6 @@ impl Policy {
     /// What a claim under this policy may take over.
     pub fn takeover(&self) -> Takeover {
         match self.after_crash() {
-            AfterCrash::Hold if fault::makes("takeover_under_hold") => Takeover::WhenOver,
             AfterCrash::Hold => Takeover::Never,
             AfterCrash::Retry | AfterCrash::Transactional => Takeover::WhenOver,
         }

@@ -268,9 +268,6 @@ impl Keeper {
     /// One renewal: whether to go on.
     async fn ask(&self) -> Result<bool, StoreError> {
         fault::reach("before_renew");
-        if fault::makes("renew_nothing") {
-            return Ok(true);
-        }
         match self.store.renew(&self.lease, self.length).await? {
             Ack::Applied | Ack::Repeated => Ok(true),
             Ack::Finished if self.recorded_by_the_work().await? => Ok(false),

@@ -92,13 +92,6 @@ impl Once {
         {
             Box::pin(renewal.stop()).await;
         }
-        if let Ok(outcome) = &result
-            && fault::makes("answer_before_record")
-        {
-            let early = Ran { value: outcome.clone(), replayed: false };
-            self.settle_later(lease, copies, renewal.take(), ending, None);
-            return Ok(early);
-        }
         let asked = Instant::now();
         let mut patience = Patience::since(asked, self.engine.policy.patience(), lease.key());
         let mut unsettled_yet = None;

@@ -1,6 +1,5 @@
 //! The claim that a caller sends.
 
-use crate::fault;
 use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::lease::{Fence, Token};
@@ -55,7 +54,7 @@ impl Takeover {
     pub fn allows(self, fence: Fence, after_crash: AfterCrash) -> bool {
         match self {
             Self::Never => false,
-            Self::WhenOver => after_crash != AfterCrash::Hold || fault::makes("takeover_under_hold"),
+            Self::WhenOver => after_crash != AfterCrash::Hold,
             Self::Of(expected) => expected == fence,
         }
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fault;
 use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::lease::{Fence, Lease, Token};
@@ -123,7 +122,6 @@ impl Record {
         let begins = match self.state {
             RecordState::Running if self.after_crash == AfterCrash::Hold => return None,
             RecordState::Running => self.lease_until,
-            RecordState::Done { .. } if fault::makes("expiry_from_claim") => self.created_at,
             RecordState::Done { finished_at, .. } => finished_at,
             RecordState::Released => self.updated_at,
         };

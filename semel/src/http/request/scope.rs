@@ -9,7 +9,6 @@ use ::http::request::Parts;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::fault;
 use crate::http::reply::rejection::Rejection;
 use crate::http::request::credentials::Credential;
 use crate::words::key::Scope;
@@ -61,9 +60,6 @@ impl Scoping {
             let Self::Application(says) = self else { return Err(Rejection::ScopeUnknown) };
             return says(parts).map(Caller::Known).ok_or(Rejection::ScopeUnknown);
         };
-        if fault::makes("unscoped_key") {
-            return Ok(Caller::Known(realm.clone()));
-        }
         if names.iter().any(|name| !name.values(&parts.headers).is_empty()) {
             return Ok(Caller::With(realm.clone()));
         }

@@ -19,7 +19,6 @@ use tokio::time::Instant;
 pub use cache::MemoryCache;
 pub use hot::{Hot, Rank};
 
-use crate::fault;
 use crate::protocol::answer::{Ack, Claim, Done, OperatorAck, Remembered, Void};
 use crate::protocol::ask::Ask;
 use crate::protocol::decide;
@@ -178,13 +177,6 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         }
         let asked = Instant::now();
         Ok(match self.durable.claim(ask).await? {
-            // The mistake on purpose: a key that the hot store has forgotten counts as new.
-            Claim::Done(done) if fault::makes("hot_tier_grants") => {
-                let now = self.durable.now().await?;
-                let fence = Fence::next(Some(done.fence), now);
-                let deadline = now.after(ask.terms.lease());
-                Claim::Granted(Lease::new(ask.key.clone(), ask.token, fence, 1, deadline))
-            }
             Claim::Done(done) => {
                 self.plant(&ask.key, ask.intent.clone(), done.clone(), asked).await;
                 Claim::Done(done)
