@@ -227,8 +227,9 @@ pub(crate) struct RouteSettings {
     /// one caller [default: refuse]
     ///
     /// If the gateway listens on a loopback address and this is not set, they share as well, unless
-    /// they show a sign of other callers: a header of a proxy (Forwarded, Via, X-Forwarded-*,
-    /// X-Real-IP), or one whose name suggests a credential, such as Cookie.
+    /// they show a sign of other callers: a header of a proxy (such as Forwarded, Via,
+    /// X-Forwarded-*, X-Real-IP, CF-*, X-Envoy-*), or one whose name suggests a credential or a
+    /// user, such as Cookie.
     #[arg(long, env = "SEMEL_ANONYMOUS", value_name = "WHAT")]
     pub(crate) anonymous: Option<AnonymousCallers>,
 
