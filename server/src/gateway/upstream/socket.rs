@@ -118,3 +118,45 @@ impl AsyncWrite for Socket {
         Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// The runtime reports arrived bytes when it next waits for events, which it does not in here.
+    #[tokio::test]
+    async fn a_socket_can_ask_the_system_for_bytes_that_were_not_reported_yet() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let io = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut socket = Socket { io, asks_system: false };
+        let mut context = Context::from_waker(Waker::noop());
+        let mut bytes = [0; 8];
+        let mut read = |socket: &mut Socket| {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let polled = Pin::new(socket).poll_read(&mut context, &mut buffer);
+            polled.map(|read| read.map(|()| buffer.filled().to_vec()).unwrap())
+        };
+        assert!(read(&mut socket).is_pending());
+        assert_eq!(socket.has_unread().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        peer.write_all(b"stray").unwrap();
+        while socket.has_unread().is_err() {
+            std::thread::yield_now();
+        }
+        assert!(socket.has_unread().unwrap());
+        assert!(read(&mut socket).is_pending());
+        socket.set_asks_system(true);
+        assert_eq!(read(&mut socket), Poll::Ready(b"stray".to_vec()));
+        assert!(read(&mut socket).is_pending());
+        drop(peer);
+        while socket.has_unread().is_err() {
+            std::thread::yield_now();
+        }
+        assert!(!socket.has_unread().unwrap());
+        assert_eq!(read(&mut socket), Poll::Ready(Vec::new()));
+    }
+}
