@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use semel::admin::{Inspect, MigrationStatus, StoreSize};
 use semel::store::{MemoryCache, PostgresOptions, RedisOptions, SqliteOptions};
 use semel::{
@@ -192,6 +192,32 @@ impl Opened {
             Kind::Sqlite(store) => store.size().await,
             Kind::Postgres(store) => store.size().await,
             Kind::Redis(store) => store.size().await,
+        }
+    }
+
+    /// Empties the log of a SQLite store, which may contain bytes of removed records; `false` if it
+    /// was in use all the time. Other stores have none.
+    ///
+    /// # Errors
+    /// The error of the store.
+    pub(crate) async fn empty_log(&self) -> Result<bool, StoreError> {
+        match &self.kind {
+            Kind::Sqlite(store) => store.empty_log().await,
+            Kind::Memory(_) | Kind::Postgres(_) | Kind::Redis(_) => Ok(true),
+        }
+    }
+
+    /// Leaves no byte of removed records in the files of a SQLite store.
+    ///
+    /// # Errors
+    /// The error of the store, or that another store has other files.
+    pub(crate) async fn erase_pruned(&self) -> Result<()> {
+        match &self.kind {
+            Kind::Sqlite(store) => Ok(store.erase_pruned().await?),
+            Kind::Memory(_) | Kind::Postgres(_) | Kind::Redis(_) => bail!(
+                "--erase is for SQLite: the files of Postgres and Redis are written by their servers (`vacuum full`, \
+                 `bgrewriteaof`), and memory has none"
+            ),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::header::AUTHORIZATION;
 use axum::routing::any;
-use semel::http::{Anonymous, Credential, IdempotencyLayer};
+use semel::http::{Anonymous, Credential, IdempotencyLayer, PROXY_HEADERS};
 use semel::{MemoryStore, Store, StoreError};
 use testkit::gates::{Fault, Gate, Path, Through};
 
@@ -42,8 +42,14 @@ async fn local_callers_share_unless_they_show_a_sign_of_others() {
     let layer = IdempotencyLayer::new(MemoryStore::new()).with_anonymous_callers(Anonymous::ShareLocal);
     let (server, _) = counting(layer).await;
     assert_eq!(pay(&server, &[]).await, (200, "run 1".to_owned()));
-    for sign in ["forwarded", "via", "x-forwarded-for", "x-real-ip", "cookie", "x-session-id"] {
+    let of_proxies = PROXY_HEADERS.map(|listed| listed.replace('*', "anything"));
+    let others = ["cookie", "x-session-id", "x-user-id", "x-tenant"].map(str::to_owned);
+    for sign in of_proxies.iter().chain(&others) {
         assert_eq!(pay(&server, &[(sign, "a")]).await.0, 400, "{sign}");
+    }
+    // Headers that clients send by themselves are no sign.
+    for plain in ["user-agent", "traceparent", "x-request-id"] {
+        assert_eq!(pay(&server, &[(plain, "a")]).await, (200, "run 1".to_owned()), "{plain}");
     }
 }
 

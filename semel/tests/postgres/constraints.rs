@@ -39,6 +39,8 @@ const DONE: &[&str] = &[
     "headers = null",
     "finished_at = null",
     "status = 99",
+    "status = 101",
+    "status = 199",
     "status = 1000",
     "state = 'running'",
     "state = 'released'",
@@ -53,7 +55,7 @@ const POSSIBLE: &[(&str, &str)] = &[
     ("running", "note = 'why', note_at = now()"),
     ("running", "realm = repeat('x', 255), principal = '', operation = repeat('x', 255), resource = ''"),
     ("done", "body = null"),
-    ("done", "subtype = repeat('x', 64), status = 100, headers = decode(repeat('00', 1048576), 'hex')"),
+    ("done", "subtype = repeat('x', 64), status = 200, headers = decode(repeat('00', 1048576), 'hex')"),
     ("done", "status = 999, body = decode(repeat('00', 16777216), 'hex')"),
     ("released", "fence = 0"),
 ];

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::admin::{Inspect, ListQuery, MigrationStatus, Prune};
-use semel::store::{Ack, PostgresOptions, Token};
+use semel::admin::{Inspect, ListQuery, MigrationStatus, OperatorAck, Prune};
+use semel::store::{Ack, Ask, Claim, Phase, PostgresOptions, Token};
 use semel::{Lease, Outcome, PostgresStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
@@ -258,4 +258,27 @@ async fn a_schema_may_have_any_name_that_is_taken() {
         let refused = PostgresOptions::new(&url).unwrap().with_schema(bad).err();
         assert!(refused.is_some_and(|refused| !refused.is_transient()), "{bad:?}");
     }
+}
+
+/// An older version could record an informational status. The attempt has run, and no repeat can be
+/// answered with that.
+#[tokio::test]
+async fn a_recorded_status_that_is_no_answer_is_held_after_the_migration() {
+    let (_place, store, client) = bare().await;
+    store.migrate().await.unwrap();
+    let asked = ask(&store, "key").await;
+    let lease = granted(&store, &asked).await;
+    let outcome = Outcome::new(200).unwrap().with_body("half").unwrap();
+    assert_eq!(store.complete(&lease, &outcome).await.unwrap(), Ack::Applied);
+    store.migrate_down(1).await.unwrap();
+    client.batch_execute("update records set status = 101").await.unwrap();
+    store.migrate().await.unwrap();
+    let record = store.find(&asked.key).await.unwrap().expect("it is there");
+    assert_eq!(record.phase(store.now().await.unwrap()), Phase::Held);
+    let note = record.note.as_ref().map(|note| note.text.to_string()).unwrap_or_default();
+    assert!(note.contains("101"), "{note}");
+    let claim = store.claim(&Ask { token: Token::random(), ..asked.clone() }).await.unwrap();
+    assert!(matches!(&claim, Claim::Held(held) if held.fence == record.fence), "{claim:?}");
+    let settled = store.resolve(&asked.key, record.fence, &outcome, "seen").await.unwrap();
+    assert_eq!(settled, OperatorAck::Applied);
 }

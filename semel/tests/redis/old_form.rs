@@ -133,3 +133,22 @@ async fn a_released_key_in_the_old_form_runs_again() {
     let lease = granted(&store, &asked).await;
     assert!(lease.fence() > record.fence);
 }
+
+/// An older version could record an informational status, with which no repeat can be answered.
+#[tokio::test]
+async fn a_status_that_is_no_answer_is_an_error_and_never_absent() {
+    let place = Place::shared();
+    let (store, mut client) = (place.store().await, place.connection().await);
+    let asked = ask(&store, "key").await;
+    let claimed_at = store.now().await.unwrap().as_micros() - 60 * SECOND;
+    let outcome = [&[0, 101, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3][..], b"old"].concat();
+    let done = Old { state: b'D', outcome, updated_at: claimed_at + 5 * SECOND, ..running(claimed_at) };
+    let stored = written(&asked, Token::random(), claimed_at, &done);
+    let mut set = cmd("SET");
+    set.arg(place.name("key")).arg(stored).arg("PX").arg(100_000);
+    set.exec_async(&mut client).await.unwrap();
+    let refused = store.find(&asked.key).await.expect_err("it cannot be read");
+    assert!(!refused.is_transient(), "{refused}");
+    let refused = store.claim(&asked).await.expect_err("it is not free");
+    assert!(!refused.is_transient(), "{refused}");
+}

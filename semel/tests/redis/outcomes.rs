@@ -46,7 +46,7 @@ async fn outcomes_of_every_kind_are_replayed_byte_for_byte() {
         ("nuls and lines", of(&b"\0\r\n\0$5\r\n*1\r\n"[..])),
         ("not text", of(&b"\xff\xfe\x80"[..])),
         ("every byte", of((0..=255).collect::<Vec<u8>>())),
-        ("lowest status", Outcome::new(100).unwrap()),
+        ("lowest status", Outcome::new(200).unwrap()),
         ("highest status", Outcome::new(999).unwrap()),
         ("subtype", plain().with_subtype("already_exists").unwrap().without_body()),
         ("long subtype", plain().with_subtype(&"x".repeat(64)).unwrap()),

@@ -60,6 +60,8 @@ const DONE: &[&str] = &[
     "finished_at = null",
     "finished_at = -1",
     "status = 99",
+    "status = 101",
+    "status = 199",
     "status = 1000",
     "state = 'running'",
     "state = 'released'",
@@ -77,7 +79,7 @@ const POSSIBLE: &[(&str, &str)] = &[
         "realm = printf('%255s', 'x'), principal = '', operation = printf('%255s', 'x'), resource = ''",
     ),
     ("done", "body = null"),
-    ("done", "subtype = printf('%64s', 'x'), status = 100, headers = zeroblob(1048576)"),
+    ("done", "subtype = printf('%64s', 'x'), status = 200, headers = zeroblob(1048576)"),
     ("done", "status = 999, body = zeroblob(16777216)"),
     ("released", "fence = 0"),
 ];

@@ -1,6 +1,6 @@
 //! `semel prune`.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use semel::Timestamp;
@@ -11,7 +11,8 @@ use super::shared::key;
 use super::shared::progress;
 use super::shared::store::StoreArgs;
 use crate::config::Span;
-use crate::output::{OutputArgs, json_line, print};
+use crate::output::{OutputArgs, json_line, print, remark};
+use crate::stores::Opened;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PruneArgs {
@@ -26,6 +27,13 @@ pub(crate) struct PruneArgs {
     /// Count the expired records, and remove nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Leave no byte of removed records in the file of a SQLite store, nor in its log
+    ///
+    /// The whole file is written anew; claims wait meanwhile, and the disk needs room for two
+    /// copies. Without this flag, bytes of removed records may stay in unused parts of the file.
+    #[arg(long, conflicts_with = "dry_run")]
+    erase: bool,
 
     /// How many to remove at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -52,6 +60,10 @@ pub(crate) async fn run(args: PruneArgs) -> Result<()> {
             remove(&*opened.store, &prune, &progress).await
         }
     };
+    let cleaned = match &counted {
+        Ok(_) if !args.dry_run => clean(&opened, args.erase).await,
+        _ => Ok(()),
+    };
     progress.finish_and_clear();
     opened.close().await;
     let count = counted?;
@@ -59,13 +71,30 @@ pub(crate) async fn run(args: PruneArgs) -> Result<()> {
         let removed = if args.dry_run { 0 } else { count };
         let line =
             json!({ "realm": args.realm, "expired": count, "removed": removed, "dry_run": args.dry_run });
-        return print(&json_line(&line)?);
+        print(&json_line(&line)?)?;
+        return cleaned;
     }
     let records = if count == 1 { "expired record" } else { "expired records" };
     print(&match args.dry_run {
         true => format!("{count} {records}; none was removed\n"),
         false => format!("removed {count} {records}\n"),
-    })
+    })?;
+    cleaned
+}
+
+/// Takes the bytes of removed records out of the log of a SQLite store, and of its file if asked to.
+async fn clean(opened: &Opened, erase: bool) -> Result<()> {
+    if erase {
+        let erased = opened.erase_pruned().await;
+        return erased.context("the bytes of removed records could not be erased: run the command again");
+    }
+    if !opened.empty_log().await? {
+        remark(
+            "warning: another connection uses the write-ahead log all the time, so it may still contain bytes of removed \
+             records; run `semel prune` again",
+        );
+    }
+    Ok(())
 }
 
 /// Removes expired records in batches, and returns their number.

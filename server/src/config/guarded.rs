@@ -2,13 +2,14 @@
 
 use anyhow::{Result, ensure};
 use http::HeaderName;
+use semel::http::is_of_proxy;
 
 use super::Underscores;
 
 /// Returns `true` if the gateway relies on a field of this name: for the key, the caller, the
 /// destination or the length of the request, or for its own messages to the service.
 pub(crate) fn is_guarded(name: &str, scope_headers: &[HeaderName]) -> bool {
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 7] = [
         "idempotency-key",
         "authorization",
         "cookie",
@@ -16,12 +17,11 @@ pub(crate) fn is_guarded(name: &str, scope_headers: &[HeaderName]) -> bool {
         "host",
         "content-length",
         "transfer-encoding",
-        "forwarded",
-        "via",
-        "x-real-ip",
     ];
     let is_scope = || scope_headers.iter().any(|scope| scope.as_str() == name);
-    NAMES.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("semel-") || is_scope()
+    // Without the header of a proxy, a request on loopback would look like one of a local caller.
+    let of_proxy = || name.parse().is_ok_and(|name: HeaderName| is_of_proxy(&name));
+    NAMES.contains(&name) || name.starts_with("semel-") || is_scope() || of_proxy()
 }
 
 /// Refuses scopes by a header that is removed from every request before the scope is read.

@@ -126,9 +126,14 @@ impl Config {
             Some(AnonymousCallers::Share) => Anonymous::Share,
             // A proxy on the same host may also listen in front of loopback, so requests over
             // loopback are not all local.
-            None if self.listen.ip().to_canonical().is_loopback() => Anonymous::ShareLocal,
+            None if self.is_local() => Anonymous::ShareLocal,
             Some(AnonymousCallers::Refuse) | None => Anonymous::Refuse,
         }
+    }
+
+    /// Returns `true` if only this host can reach the gateway.
+    pub(crate) fn is_local(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
     }
 
     /// The token settings of all routes.

@@ -227,8 +227,9 @@ pub(crate) struct RouteSettings {
     /// one caller [default: refuse]
     ///
     /// If the gateway listens on a loopback address and this is not set, they share as well, unless
-    /// they show a sign of other callers: a header of a proxy (Forwarded, Via, X-Forwarded-*,
-    /// X-Real-IP), or one whose name suggests a credential, such as Cookie.
+    /// they show a sign of other callers: a header of a proxy (such as Forwarded, Via,
+    /// X-Forwarded-*, X-Real-IP, CF-*, X-Envoy-*), or one whose name suggests a credential or a
+    /// user, such as Cookie.
     #[arg(long, env = "SEMEL_ANONYMOUS", value_name = "WHAT")]
     pub(crate) anonymous: Option<AnonymousCallers>,
 
@@ -288,6 +289,10 @@ pub(crate) enum LogFormat {
 macro_rules! keys {
     ($group:ident { $($field:ident = $($key:literal)|+),+ $(,)? }) => {
         impl $group {
+            /// The names of the keys.
+            #[cfg(test)]
+            const KEYS: &[&str] = &[$( [$($key),+][0] ),+];
+
             /// Reads the value of a key of this group; `false` if the key is not of this group.
             fn read<'de, M: MapAccess<'de>>(&mut self, key: &str, map: &mut M) -> Result<bool, M::Error> {
                 match key {
@@ -456,5 +461,79 @@ impl<'de> Deserialize<'de> for Route {
             return Err(de::Error::custom("a route needs a path, such as path = \"/charges\""));
         }
         Ok(route)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Args;
+
+    /// Every setting, and its default as the help shows it.
+    fn all() -> BTreeMap<String, String> {
+        let args = Args::command();
+        let gateway = args.find_subcommand("gateway").expect("the command");
+        let keys = [Settings::KEYS, LimitSettings::KEYS, Place::KEYS, RouteSettings::KEYS].concat();
+        let keys = keys.into_iter().filter(|key| *key != "route");
+        let default = |key: &str| {
+            let flag = gateway.get_arguments().find(|flag| flag.get_long() == Some(key)).expect(key);
+            let help = flag.get_help().expect(key).to_string();
+            help.split_once("[default: ")
+                .map_or_else(String::new, |(_, rest)| rest.trim_end_matches(']').to_owned())
+        };
+        keys.map(|key| (key.to_owned(), default(key))).collect()
+    }
+
+    fn read(file: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+        std::fs::read_to_string(path).expect(file)
+    }
+
+    #[test]
+    fn every_flag_is_a_key_of_the_file() {
+        let args = Args::command();
+        let gateway = args.find_subcommand("gateway").expect("the command");
+        let flags = gateway.get_arguments().filter_map(clap::Arg::get_long);
+        // The file cannot name itself.
+        let flags = flags.filter(|flag| !["config", "help", "version"].contains(flag));
+        let known = all();
+        assert_eq!(flags.filter(|flag| !known.contains_key(*flag)).collect::<Vec<_>>(), [""; 0]);
+    }
+
+    #[test]
+    fn the_page_has_every_setting_with_its_default() {
+        let page = read("docs/gateway.md");
+        let section =
+            page.split("\n## ").find(|section| section.starts_with("Settings\n")).expect("a section");
+        let rows = section.lines().filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.split(" | ");
+            Some((cells.next()?.trim_end_matches('`').to_owned(), cells.next()?.trim().to_owned()))
+        });
+        assert_eq!(rows.collect::<BTreeMap<_, _>>(), all());
+    }
+
+    #[test]
+    fn the_packaged_file_has_every_setting_and_each_of_its_lines_can_be_used() {
+        let file = read("packaging/semel.toml");
+        let general = file.split("[[route]]").next().expect("the settings of all routes");
+        let settings = file.lines().filter_map(|line| {
+            let line = line.trim_start_matches("# ");
+            let (key, _) = line.split_once(" = ")?;
+            key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-').then_some((key, line))
+        });
+        let settings: Vec<_> = settings.collect();
+        for key in all().keys() {
+            assert!(settings.iter().any(|(named, _)| named == key), "{key} is not in the file");
+        }
+        for (key, line) in settings.into_iter().filter(|(key, _)| *key != "path") {
+            let read = toml::from_str::<Settings>(line);
+            assert!(read.is_ok(), "{key}: {line}: {read:?}");
+        }
+        toml::from_str::<Settings>(general).expect("the file as it is");
     }
 }

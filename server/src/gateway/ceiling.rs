@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use anyhow::{Context, Result};
 use metrics::gauge;
 use semel::admin::{Ceiling, StoreSize};
 use tokio::time::{sleep, timeout};
@@ -16,12 +17,27 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// The time limit of a measurement.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Measures the store until the handle is dropped. If the store does not answer, the ceiling stays
-/// as it is.
-pub(super) fn watch(store: Opened, limit: StoreLimit, ceiling: Ceiling) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(async move {
+/// Measures the store, and then again and again until the handle is dropped. If the store does not
+/// answer later, the ceiling stays as it is.
+///
+/// # Errors
+/// If the first measurement fails: without it the first requests would have no limit.
+pub(super) async fn watch(
+    store: Opened,
+    limit: StoreLimit,
+    ceiling: Ceiling,
+) -> Result<AbortOnDropHandle<()>> {
+    let measured = timeout(LIMIT, store.size()).await;
+    let size = measured
+        .with_context(|| format!("it did not answer within {LIMIT:?}"))
+        .and_then(|size| Ok(size?))
+        .context("the store cannot be measured for max-store")?;
+    show(size);
+    set(&ceiling, limit, size);
+    Ok(AbortOnDropHandle::new(tokio::spawn(async move {
         let mut is_measured = true;
         loop {
+            sleep(PAUSE).await;
             match timeout(LIMIT, store.size()).await {
                 Ok(Ok(size)) => {
                     is_measured = true;
@@ -36,9 +52,8 @@ pub(super) fn watch(store: Opened, limit: StoreLimit, ceiling: Ceiling) -> Abort
                     }
                 }
             }
-            sleep(PAUSE).await;
         }
-    }))
+    })))
 }
 
 fn set(ceiling: &Ceiling, limit: StoreLimit, size: StoreSize) {

@@ -9,6 +9,7 @@
 //! - `upstream/`: the service behind the gateway.
 //! - `state`: the state that all requests share, and the part that a reload replaces.
 //! - `ceiling`: the watch over the size of the store.
+//! - `told`: the log lines about scopes and bounds.
 //! - `meter`: the gateway's own metrics.
 
 mod accept;
@@ -16,6 +17,7 @@ mod request;
 mod upstream;
 mod ceiling;
 mod state;
+mod told;
 mod meter;
 
 use std::net::SocketAddr;
@@ -25,7 +27,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use semel::Once;
 use semel::admin::{Ceiling, Inspect, Pruner, Pruning, continuously_prune};
-use semel::http::{Anonymous, IdempotencyLayer, Memory};
+use semel::http::{IdempotencyLayer, Memory};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -34,11 +36,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Guard, Health};
-use crate::config::{Config, KeysAt, RouteConfig, Scoping, Settings};
+use crate::config::{Config, KeysAt, Settings};
 use crate::log;
 use crate::readiness::Readiness;
 use crate::stores::Opened;
 use state::State;
+use told::{tell_bounds, tell_scopes};
 
 /// The time limit for closing the store at the end.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -131,6 +134,7 @@ impl Gateway {
             .with_max_attempts(limits.max_attempts);
         layer.prepare().await.context("callers cannot be told apart by their credentials")?;
         tell_scopes(&config);
+        tell_bounds(&config);
         if let Some(limit) = limits.max_unsettled_per_caller {
             layer = layer.with_max_unsettled_per_caller(limit);
         }
@@ -141,7 +145,7 @@ impl Gateway {
         if let Some(limit) = limits.max_store {
             let ceiling = Ceiling::new();
             layer = layer.with_ceiling(ceiling.clone());
-            watch = Some(ceiling::watch(store.clone(), limit, ceiling));
+            watch = Some(ceiling::watch(store.clone(), limit, ceiling).await?);
         }
         let pruner = config.prune.then(|| continuously_prune(Arc::clone(&store.store), Pruning::default()));
         let state = Arc::new(State::new(config, layer.clone())?);
@@ -187,7 +191,9 @@ impl Gateway {
             Ok(()) => {
                 let state = Arc::clone(&self.state);
                 tokio::spawn(async move { state.read_keys().await });
-                tell_scopes(&self.state.current().config);
+                let current = self.state.current();
+                tell_scopes(&current.config);
+                tell_bounds(&current.config);
                 tracing::info!("the configuration was reloaded");
             }
             Err(error) => {
@@ -222,37 +228,6 @@ impl Gateway {
             tracing::warn!("the store did not close in time");
         }
         tracing::info!("stopped");
-    }
-}
-
-/// Logs for each route how callers are identified, and the treatment of callers without
-/// credentials.
-fn tell_scopes(config: &Config) {
-    let tell = |route: &str, settings: &RouteConfig| {
-        let anonymous = config.anonymous(settings);
-        let gets = match (&settings.scope, anonymous) {
-            (Scoping::None, _) => "all callers are one",
-            (Scoping::Header { .. } | Scoping::Jwt, _) => "refused",
-            (_, Anonymous::Share) => "all of them are one caller",
-            (Scoping::Credentials(_), Anonymous::ShareLocal) => {
-                "one caller, unless they come through a proxy"
-            }
-            (_, _) => "refused",
-        };
-        tracing::info!(route, scope = %settings.scope, callers_without = gets, "callers are told apart");
-        let by_default =
-            anonymous == Anonymous::ShareLocal && matches!(settings.scope, Scoping::Credentials(_));
-        if by_default {
-            tracing::warn!(
-                route,
-                "callers without credentials are one caller, as the gateway listens on this host only: do not put a proxy in front \
-                 of it like this. Say `--anonymous refuse` or `--anonymous share`"
-            );
-        }
-    };
-    match &*config.routes {
-        [] => tell("all", &config.all),
-        routes => routes.iter().for_each(|(path, settings)| tell(&path.to_string(), settings)),
     }
 }
 

@@ -2,10 +2,11 @@
 //! followed.
 //!
 //! - `page`: the steps of a page. `place`: the folder and the processes in which they run.
-//! - `commands`, `codes`, `links`: the tests.
+//! - `commands`, `codes`, `lists`, `links`: the tests.
 
 mod codes;
 mod commands;
 mod links;
+mod lists;
 mod page;
 mod place;

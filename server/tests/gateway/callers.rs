@@ -1,5 +1,7 @@
 //! Callers that the gateway distinguishes by their credentials, and callers without known ones.
 
+use semel::http::PROXY_HEADERS;
+
 use crate::process::{Gateway, Setup};
 use crate::upstream::Upstream;
 use crate::wire::Reply;
@@ -88,11 +90,13 @@ async fn a_local_caller_without_credentials_is_let_in_unless_a_proxy_sends_it() 
     gateway.line("callers without credentials are one caller").await;
     assert_eq!(pay(&gateway, "").await.told(), (200, "run 1".to_owned(), false));
     assert_eq!(pay(&gateway, "").await.told(), (200, "run 1".to_owned(), true));
-    for sign in
-        ["Forwarded: for=1.2.3.4", "Via: 1.1 proxy", "X-Forwarded-For: 1.2.3.4", "X-Forwarded-Proto: https"]
-    {
-        pay(&gateway, &format!("{sign}\r\n")).await.problem(400, "idempotency_scope_missing");
+    for sign in PROXY_HEADERS.map(|listed| listed.replace('*', "-for")) {
+        pay(&gateway, &format!("{sign}: 1.2.3.4\r\n")).await.problem(400, "idempotency_scope_missing");
+        // Connection cannot make it look as if there were none.
+        let hidden = format!("{sign}: 1.2.3.4\r\nConnection: {sign}\r\n");
+        pay(&gateway, &hidden).await.problem(400, "request_malformed");
     }
+    assert_eq!(upstream.count(), 1);
 }
 
 #[tokio::test]

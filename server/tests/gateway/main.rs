@@ -27,6 +27,7 @@ mod passing;
 mod patience;
 mod limits;
 mod room;
+mod erasing;
 mod crashes;
 mod streams;
 mod bounds;

@@ -20,9 +20,9 @@ use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::Upstream;
 use crate::wire::{Wire, request};
 
-/// The number and size of the requests of each client: over the limit of 1 MiB, and larger than any
-/// buffer.
-const SENT: [(usize, usize); 3] = [(20, 1_153_434), (20, 10 << 20), (3, 100 << 20)];
+/// The number and size of the requests of each of the eleven clients: over the limit of 1 MiB, and
+/// larger than any buffer.
+const SENT: [(usize, usize); 3] = [(20, 1_153_434), (20, 10 << 20), (20, 100 << 20)];
 
 const PYTHON: &str = r#"
 import sys, http.client, urllib.request, urllib.error
@@ -64,6 +64,18 @@ const ask = {
       answer.resume();
       answer.on("end", () => done(answer.statusCode));
       answer.on("error", failed);
+    });
+    sent.on("error", failed);
+    sent.end(body);
+  }),
+  http2: () => new Promise((done, failed) => {
+    const session = require("node:http2").connect("http://" + host, { maxSessionMemory: 1000 });
+    session.on("error", failed);
+    const sent = session.request({ ":method": "POST", ":path": path, "idempotency-key": "k" });
+    sent.on("response", (fields) => {
+      sent.resume();
+      done(fields[":status"]);
+      session.destroy();
     });
     sent.on("error", failed);
     sent.end(body);
@@ -116,7 +128,7 @@ async fn python_hears_every_refusal() {
 #[tokio::test]
 async fn node_hears_every_refusal() {
     let (_upstream, gateway) = setup().await;
-    for kind in ["fetch", "http"] {
+    for kind in ["fetch", "http", "http2"] {
         let client = |count: usize, size: usize| {
             let mut node = programs::node().expect("node is here, or can be had");
             node.args(["-e", NODE, kind, &gateway.address.to_string(), "/charges"]);
@@ -132,7 +144,11 @@ async fn curl_hears_every_refusal() {
     let (_upstream, gateway) = setup().await;
     let setup = Setup::new();
     // With `Expect`, the client asks first and sends nothing; without it, the client sends at once.
-    for expect in ["Expect: 100-continue", "Expect:"] {
+    for (expect, framing) in [
+        ("Expect: 100-continue", "Accept: */*"),
+        ("Expect:", "Accept: */*"),
+        ("Expect:", "Transfer-Encoding: chunked"),
+    ] {
         let client = |count: usize, size: usize| {
             let file = setup.write("body", &"x".repeat(size));
             let curl = || {
@@ -147,6 +163,8 @@ async fn curl_hears_every_refusal() {
                     expect,
                     "-H",
                     "Idempotency-Key: k",
+                    "-H",
+                    framing,
                 ]);
                 curl.arg("--data-binary").arg(format!("@{}", file.display()));
                 curl.arg(format!("http://{}/charges", gateway.address));
@@ -154,7 +172,7 @@ async fn curl_hears_every_refusal() {
             };
             (0..count).map(|_| curl()).collect()
         };
-        all_hear(&gateway, expect, client).await;
+        all_hear(&gateway, &format!("{expect} {framing}"), client).await;
     }
 }
 

@@ -68,6 +68,26 @@ async fn a_store_at_its_ceiling_refuses_new_keys_replays_and_recovers() {
     gateway.metric(&["semel_gateway_store_bytes"]).await;
 }
 
+/// Regression: the first measurement began with the first requests, which had no limit.
+#[tokio::test]
+async fn a_store_at_its_ceiling_refuses_the_first_request_after_a_start() {
+    let upstream = large().await;
+    let setup = Setup::before(upstream.address);
+    let mut gateway = setup.start().await;
+    for key in 0..10 {
+        assert_eq!(gateway.post(&format!("k-{key}"), "{}").await.status, 200);
+    }
+    gateway.kill();
+    let limited = setup.with("--max-store", "100KiB");
+    for start in 0..3 {
+        let mut gateway = limited.start().await;
+        gateway.post(&format!("first-{start}"), "{}").await.problem(503, "store_full");
+        assert!(gateway.post("k-1", "{}").await.is_replay());
+        gateway.kill();
+    }
+    assert_eq!(upstream.count(), 10);
+}
+
 #[tokio::test]
 async fn at_the_ceiling_replays_and_mismatches_are_answered() {
     let upstream = Upstream::counting().await;
@@ -85,7 +105,7 @@ async fn at_the_ceiling_replays_and_mismatches_are_answered() {
 /// Regression: the full store can still be read, and `/readyz` tested only that.
 #[tokio::test]
 async fn on_a_full_disk_the_gateway_is_not_ready_and_it_recovers() {
-    let Ok(disk) = SmallDisk::new(4 << 20) else { return };
+    let Some(disk) = SmallDisk::for_test(4 << 20) else { return };
     let upstream = large().await;
     let store = format!("sqlite:{}", disk.path().join("semel.db").display());
     let gateway = Setup::before(upstream.address).with("--store", &store).start().await;

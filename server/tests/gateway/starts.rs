@@ -254,3 +254,53 @@ async fn the_record_names_the_gateway_that_holds_it() {
     stop.go();
     asking.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn the_log_of_the_start_names_every_bound() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::before(upstream.address).with("--max-store", "7MiB").with("--max-attempts", "77");
+    let mut gateway = setup.with("--max-new-per-caller", "5/1h").with("--max-body", "33KiB").start().await;
+    let whole = gateway.line("bounds of the gateway").await;
+    for bound in [
+        "max_connections=10000",
+        "max_attempts=77",
+        "max_memory=256MiB",
+        "max_store=\"7MiB\"",
+        "max_unsettled_per_caller=\"none\"",
+        "max_new_per_caller=\"5/1h\"",
+        "header_timeout=30s",
+        "body_timeout=30s",
+        "websocket_timeout=5m",
+    ] {
+        assert!(gateway.log().contains(bound), "{bound} is not in {whole}");
+    }
+    gateway.line("bounds of a route").await;
+    for bound in ["max_body=33KiB", "max_response=1MiB", "upstream_timeout=30s", "wait=0s", "lease=30s"] {
+        assert!(gateway.log().contains(bound), "{bound} is not in {}", gateway.log());
+    }
+    assert!(!gateway.log().contains("nothing limits the size of the store"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn a_store_without_a_limit_is_warned_of_where_others_can_reach_the_gateway() {
+    let upstream = Upstream::counting().await;
+    for (listen, limit, is_warned) in [
+        ("0.0.0.0:0", None, true),
+        ("[::]:0", None, true),
+        ("0.0.0.0:0", Some("1GiB"), false),
+        ("127.0.0.1:0", None, false),
+    ] {
+        let setup = Setup::before(upstream.address).with("--listen", listen);
+        let setup = match limit {
+            Some(limit) => setup.with("--max-store", limit),
+            None => setup,
+        };
+        let gateway = setup.start().await;
+        let log = gateway.log();
+        assert_eq!(
+            log.contains("nothing limits the size of the store"),
+            is_warned,
+            "{listen} {limit:?}: {log}"
+        );
+    }
+}

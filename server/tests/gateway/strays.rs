@@ -1,7 +1,9 @@
 //! Unrequested answers on kept connections.
 
+use std::future::Future;
 use std::time::{Duration, Instant};
 
+use crate::certs::Authority;
 use crate::process::{BOUND, Setup, until};
 use crate::stop::Stop;
 use crate::upstream::{Act, Line, Upstream, ok};
@@ -19,6 +21,33 @@ async fn twice(mut line: Line, later: Duration) {
     }
 }
 
+/// How the gateway speaks to the upstream.
+const SPEECH: [&str; 2] = ["http", "https"];
+
+/// An upstream with these connections, over TLS or not, and the settings of a gateway in front of
+/// it.
+async fn speaking<F, C>(scheme: &str, converse: F) -> (Upstream, Setup)
+where
+    F: Fn(Line) -> C + Clone + Send + Sync + 'static,
+    C: Future<Output = ()> + Send + 'static,
+{
+    if scheme == "http" {
+        let upstream = Upstream::raw(converse).await;
+        let setup = Setup::before(upstream.address);
+        return (upstream, setup);
+    }
+    let authority = Authority::new();
+    let acceptor = authority.certify("localhost").acceptor();
+    let greet = move |socket| {
+        let acceptor = acceptor.clone();
+        async move { acceptor.accept(socket).await.ok() }
+    };
+    let upstream = Upstream::over(greet, converse).await;
+    let setup = Setup::new().with("--upstream", &format!("https://localhost:{}", upstream.address.port()));
+    let ca = setup.write("ca.pem", &authority.pem()).display().to_string();
+    (upstream, setup.with("--upstream-ca", &ca))
+}
+
 async fn post(wire: &mut Wire, key: usize) -> String {
     wire.send(request("POST /charges", &format!("Idempotency-Key: k{key}\r\n"), b"{}")).await;
     wire.reply().await.text()
@@ -28,18 +57,19 @@ async fn post(wire: &mut Wire, key: usize) -> String {
 /// little later, and was recorded under the key of the next request: 300 of 300 times.
 #[tokio::test]
 async fn an_answer_that_comes_while_a_connection_is_idle_goes_nowhere() {
-    for later in [0, 1, 10, 100] {
+    for (scheme, later) in SPEECH.into_iter().flat_map(|scheme| [0, 1, 10, 100].map(|later| (scheme, later)))
+    {
         let later = Duration::from_millis(later);
-        let upstream = Upstream::raw(move |line| twice(line, later)).await;
-        let gateway = Setup::before(upstream.address).start().await;
+        let (_upstream, setup) = speaking(scheme, move |line| twice(line, later)).await;
+        let gateway = setup.start().await;
         let mut wire = gateway.wire().await;
         for key in 1..=5 {
-            assert_eq!(post(&mut wire, key).await, format!("run {key}"), "{later:?}");
+            assert_eq!(post(&mut wire, key).await, format!("run {key}"), "{scheme} {later:?}");
             // The upstream has closed the connection once it has noticed that the gateway has.
             tokio::time::sleep(later + Duration::from_millis(30)).await;
         }
         for key in 1..=5 {
-            assert_eq!(post(&mut wire, key).await, format!("run {key}"), "{later:?}, replayed");
+            assert_eq!(post(&mut wire, key).await, format!("run {key}"), "{scheme} {later:?}, replayed");
         }
     }
 }
@@ -48,16 +78,16 @@ async fn an_answer_that_comes_while_a_connection_is_idle_goes_nowhere() {
 /// That happens once; from then on the upstream gets a new connection for each request.
 #[tokio::test]
 async fn an_upstream_that_was_caught_once_is_not_trusted_with_a_connection_that_is_kept() {
-    for later in [1, 10, 100] {
+    for (scheme, later) in SPEECH.into_iter().flat_map(|scheme| [1, 10, 100].map(|later| (scheme, later))) {
         let later = Duration::from_millis(later);
-        let upstream = Upstream::raw(move |line| twice(line, later)).await;
-        let mut gateway = Setup::before(upstream.address).start().await;
+        let (_upstream, setup) = speaking(scheme, move |line| twice(line, later)).await;
+        let mut gateway = setup.start().await;
         let mut wire = gateway.wire().await;
         let mut evil = 0;
         for key in 1..=20 {
             evil += usize::from(post(&mut wire, key).await == "evil");
         }
-        assert!(evil <= 1, "{evil} of 20 answers were those of another request, {later:?}");
+        assert!(evil <= 1, "{evil} of 20 answers were those of another request, {scheme} {later:?}");
         gateway.line("no request had asked for").await;
         assert!(gateway.metric(&["semel_gateway_upstream_strays_total"]).await >= 1.0);
     }
@@ -95,10 +125,10 @@ async fn an_upstream_that_was_caught_is_doubted_by_all_threads_and_after_a_reloa
 
 /// The upstream does this after its first answer, while the gateway is stopped; so the gateway
 /// notices it and the next request at the same time.
-async fn unheard(act: &'static str, line: &str, fields: &str) {
+async fn unheard(scheme: &str, act: &'static str, line: &str, fields: &str) {
     let stop = Stop::default();
     let stops = stop.clone();
-    let upstream = Upstream::raw(move |mut line| {
+    let (upstream, setup) = speaking(scheme, move |mut line| {
         let stop = stops.clone();
         async move {
             while let Some(seen) = line.request().await {
@@ -117,7 +147,7 @@ async fn unheard(act: &'static str, line: &str, fields: &str) {
         }
     })
     .await;
-    let gateway = Setup::before(upstream.address).start().await;
+    let gateway = setup.start().await;
     let mut wire = gateway.wire().await;
     assert_eq!(post(&mut wire, 1).await, "run 1");
     stop.arrival().await;
@@ -128,7 +158,7 @@ async fn unheard(act: &'static str, line: &str, fields: &str) {
     let body: &[u8] = if line.starts_with("GET") { b"" } else { b"{}" };
     wire.send(request(line, fields, body)).await;
     gateway.signal("CONT");
-    assert_eq!(wire.reply().await.told(), (200, "run 2".to_owned(), false));
+    assert_eq!(wire.reply().await.told(), (200, "run 2".to_owned(), false), "{scheme}");
     assert_eq!((upstream.count(), upstream.connections()), (2, 2));
 }
 
@@ -136,16 +166,16 @@ async fn unheard(act: &'static str, line: &str, fields: &str) {
 /// bytes that have arrived.
 #[tokio::test]
 async fn an_answer_that_arrived_unheard_is_not_the_answer_to_the_next_request() {
-    for _ in 0..5 {
-        unheard(EVIL, "POST /charges", "Idempotency-Key: k2\r\n").await;
+    for scheme in SPEECH.repeat(5) {
+        unheard(scheme, EVIL, "POST /charges", "Idempotency-Key: k2\r\n").await;
     }
 }
 
 /// Regression: such a request was lost, and its key held, although nothing of it had been sent.
 #[tokio::test]
 async fn a_connection_that_was_closed_unheard_costs_no_key() {
-    for _ in 0..5 {
-        unheard("", "POST /charges", "Idempotency-Key: k2\r\n").await;
+    for scheme in SPEECH.repeat(5) {
+        unheard(scheme, "", "POST /charges", "Idempotency-Key: k2\r\n").await;
     }
 }
 
@@ -153,7 +183,26 @@ async fn a_connection_that_was_closed_unheard_costs_no_key() {
 /// had been sent.
 #[tokio::test]
 async fn a_connection_that_was_closed_unheard_costs_no_request_without_a_body() {
-    for _ in 0..5 {
-        unheard("", "GET /charges", "").await;
+    for scheme in SPEECH.repeat(5) {
+        unheard(scheme, "", "GET /charges", "").await;
     }
+}
+
+/// Tickets and other messages of TLS itself are not answers: connections are kept.
+#[tokio::test]
+async fn a_connection_over_tls_is_used_again() {
+    let (upstream, setup) = speaking("https", |mut line| async move {
+        while let Some(seen) = line.request().await {
+            let (Act::Answer(bytes) | Act::Last(bytes)) = ok(&seen);
+            line.send(bytes).await;
+        }
+    })
+    .await;
+    let gateway = setup.start().await;
+    let mut wire = gateway.wire().await;
+    for key in 1..=10 {
+        assert_eq!(post(&mut wire, key).await, format!("run {key}"));
+    }
+    assert_eq!(upstream.connections(), 1);
+    assert!(!gateway.log().contains("no request had asked for"), "{}", gateway.log());
 }

@@ -1,7 +1,8 @@
 //! Callers with a token that the gateway verifies.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +14,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-use crate::process::{Gateway, Setup, until};
+use crate::process::{BOUND, Gateway, Setup, until};
 use crate::upstream::{Upstream, answer};
 use crate::wire::Reply;
 
@@ -51,6 +52,16 @@ impl Issuer {
 
     fn modulus(&self) -> Vec<u8> {
         ring::signature::RsaPublicKeyComponents::<Vec<u8>>::from(self.rsa.public()).n
+    }
+
+    /// Its key for EdDSA alone, under this name.
+    fn only_key(&self, kid: &str) -> Value {
+        json!({ "keys": [{ "kty": "OKP", "kid": kid, "crv": "Ed25519", "x": encoded(self.ed.public_key()) }] })
+    }
+
+    /// A valid token of this caller, signed with the key of this name.
+    fn by(&self, kid: &str, caller: &str) -> String {
+        self.token(&json!({ "alg": "EdDSA", "kid": kid }), &claims(caller))
     }
 
     /// Its public keys.
@@ -225,6 +236,62 @@ async fn a_flood_of_unknown_keys_does_not_reach_the_issuer() {
     let allowed = 2 + began.elapsed().as_secs() as usize / 10;
     assert!(asked.load(Ordering::Relaxed) <= allowed, "asked {} times", asked.load(Ordering::Relaxed));
     assert_eq!(pay(&gateway, "k", &issuer.of("ann")).await.told(), (200, "run 1".to_owned(), true));
+}
+
+/// Asks until the answer has this status, as the gateway asks the issuer at most once in 10 s.
+async fn pay_until(gateway: &Gateway, token: &str, status: u16) -> Reply {
+    let began = Instant::now();
+    loop {
+        let reply = pay(gateway, "k", token).await;
+        if reply.status == status {
+            return reply;
+        }
+        assert!(began.elapsed() < BOUND, "{} {}", reply.status, reply.text());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// An issuer replaces its key, is down for a while, and replaces it again.
+#[tokio::test]
+async fn keys_of_an_issuer_are_replaced_withdrawn_and_missed() {
+    let (first, second, third) = (Issuer::new(), Issuer::new(), Issuer::new());
+    let upstream = Upstream::counting().await;
+    let published = Arc::new(Mutex::new(("200 OK", first.only_key("1").to_string())));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let server = Upstream::start({
+        let (published, asked) = (Arc::clone(&published), Arc::clone(&asked));
+        move |_| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let (status, keys) = published.lock().unwrap().clone();
+            async move { answer(status, "", keys) }
+        }
+    });
+    let server = server.await;
+    let publish = |status, keys: &Value| *published.lock().unwrap() = (status, keys.to_string());
+    let began = Instant::now();
+    let gateway = setup(&upstream, &format!("http://{}/keys", server.address)).start().await;
+    assert_eq!(pay(&gateway, "k", &first.by("1", "ann")).await.told(), (200, "run 1".to_owned(), false));
+
+    // A new key is found by the tokens that name it; the same caller gets its answer again.
+    publish("200 OK", &second.only_key("2"));
+    let replaced = pay_until(&gateway, &second.by("2", "ann"), 200).await;
+    assert_eq!(replaced.told(), (200, "run 1".to_owned(), true));
+    // The old key was withdrawn, and its name does not make the new one fit.
+    pay(&gateway, "k", &first.by("1", "ann")).await.problem(401, "token_invalid");
+    pay(&gateway, "k", &first.by("2", "ann")).await.problem(401, "token_invalid");
+
+    // While the issuer is down, known keys are used, and unknown ones may be new.
+    publish("500 Oops", &json!({}));
+    pay_until(&gateway, &third.by("3", "ann"), 503).await.problem(503, "token_keys_unavailable");
+    assert_eq!(pay(&gateway, "k", &second.by("2", "ann")).await.status, 200);
+    publish("200 OK", &third.only_key("3"));
+    assert_eq!(pay_until(&gateway, &third.by("3", "ann"), 200).await.told(), (200, "run 1".to_owned(), true));
+    pay(&gateway, "k", &second.by("2", "ann")).await.problem(401, "token_invalid");
+
+    let allowed = 2 + began.elapsed().as_secs() as usize / 10;
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((4..=allowed).contains(&asked), "asked {asked} times, and {allowed} are allowed");
+    assert_eq!(upstream.count(), 1);
 }
 
 #[tokio::test]

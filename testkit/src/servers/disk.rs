@@ -5,10 +5,21 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::packages::{Account, NOBODY};
 use crate::servers::guardian::Guardian;
+
+/// The variable that leaves out tests on small disks if its value is `none`.
+pub const SMALL_DISK: &str = "SEMEL_TEST_SMALL_DISK";
+
+const NEEDS: &str = "a small disk needs root, who can mount one, or user namespaces for everybody (sysctl \
+    kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0)";
+
+/// Returns `true` if the environment leaves out tests on small disks.
+pub fn is_left_out() -> bool {
+    std::env::var_os(SMALL_DISK).is_some_and(|value| value == "none")
+}
 
 /// A file system of its own, in memory, until this is dropped, or the process ends. It belongs to
 /// the account that servers run under.
@@ -17,18 +28,39 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one of this size.
+    /// Mounts one of this size: as root, or as root of a user namespace of its own.
     ///
     /// # Errors
-    /// If this is not run as root, or the system does not allow root to mount either. The error
-    /// names the missing right.
+    /// If the system allows neither. The error names the missing right.
     pub fn new(bytes: u64) -> Result<Self> {
-        const NEEDS: &str = "a small disk needs root, who can mount one";
-        ensure!(Account::detect()?.is_root(), NEEDS);
-        let mut shell = Command::new("sh");
-        shell.args(["-c", include_str!("disk.sh"), "testkit"]);
-        shell.env("BYTES", bytes.to_string()).env("OWNER", NOBODY.to_string());
-        Ok(Self { guardian: Guardian::start(shell.current_dir("/")).context(NEEDS)? })
+        let script = ["sh", "-c", include_str!("disk.sh"), "testkit"];
+        let mut shell = if Account::detect()?.is_root() {
+            let mut shell = Command::new(script[0]);
+            shell.args(&script[1..]).env("OWNER", NOBODY.to_string());
+            shell
+        } else {
+            let mut shell = Command::new("unshare");
+            shell.args(["--user", "--map-root-user", "--mount"]).args(script);
+            shell.env("OWNER", "0").env("SEEN_FROM_OUTSIDE", "yes");
+            shell
+        };
+        shell.env("BYTES", bytes.to_string()).current_dir("/");
+        Ok(Self { guardian: Guardian::start(&mut shell).context(NEEDS)? })
+    }
+
+    /// Mounts one of this size for a test, or returns `None` if the environment leaves such tests
+    /// out by [`SMALL_DISK`]`=none`.
+    ///
+    /// # Panics
+    /// If the system does not allow it: a test that cannot run does not pass.
+    pub fn for_test(bytes: u64) -> Option<Self> {
+        if is_left_out() {
+            return None;
+        }
+        let disk = Self::new(bytes);
+        Some(disk.unwrap_or_else(|error| {
+            panic!("{error:#}; {SMALL_DISK}=none leaves out the tests that fill a disk")
+        }))
     }
 
     /// The path at which it is mounted.
@@ -70,6 +102,7 @@ impl SmallDisk {
 
 #[cfg(test)]
 mod facts {
+    use std::os::unix::fs::MetadataExt;
     use std::process::Child;
     use std::process::Stdio;
     use std::thread::sleep;
@@ -79,28 +112,15 @@ mod facts {
 
     const MIB: u64 = 1024 * 1024;
 
-    /// A disk, or `None` where there can be none; then the error has to give the reason.
     fn disk() -> Option<SmallDisk> {
-        match SmallDisk::new(MIB) {
-            Ok(disk) => Some(disk),
-            Err(error) => {
-                assert!(!may_mount(), "{error:#}");
-                assert!(format!("{error:#}").contains("needs root"), "{error:#}");
-                None
-            }
-        }
+        SmallDisk::for_test(MIB)
     }
 
-    /// Returns `true` if this process has the right to mount, which is number 21.
-    fn may_mount() -> bool {
-        let status = fs::read_to_string("/proc/self/status").unwrap();
-        let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
-        u64::from_str_radix(rights.trim(), 16).unwrap() & (1 << 21) != 0
-    }
-
+    /// Returns `true` if a folder is on another file system than its parent.
     fn is_mounted(folder: &Path) -> bool {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        mounts.split_whitespace().any(|word| Path::new(word) == folder)
+        let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
+        let own = device(folder);
+        own.is_some() && own != device(folder.parent().unwrap())
     }
 
     #[test]

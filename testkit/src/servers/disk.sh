@@ -1,7 +1,8 @@
 # Mounts a small file system in a new folder until its standard input ends, which comes when the process that wants it ends
-# in whatever way, kill -9 included. Needs root.
+# in whatever way, kill -9 included. Needs root, or a user namespace of its own, in which this is root.
 #
-# Environment: BYTES is its size, OWNER the number of its user and group.
+# Environment: BYTES is its size, OWNER the number of its user and group. SEEN_FROM_OUTSIDE is set in a namespace: only
+# processes in it see the file system under its own path.
 #
 # Output: `ready FOLDER`, or why not.
 
@@ -25,5 +26,5 @@ mount -t tmpfs -o "size=$BYTES,mode=700,uid=$OWNER,gid=$OWNER" semel "$folder" |
     exit 1
 }
 trap end EXIT
-echo "ready $folder"
+echo "ready ${SEEN_FROM_OUTSIDE:+/proc/$$/root}$folder"
 read -r line

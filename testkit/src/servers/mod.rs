@@ -12,7 +12,7 @@ pub(crate) mod postgres;
 mod redis;
 mod shared;
 
-pub use disk::SmallDisk;
+pub use disk::{SMALL_DISK, SmallDisk, is_left_out as small_disk_is_left_out};
 pub use postgres::PostgresServers;
 pub use redis::RedisServers;
 pub use shared::{Servers, postgres_url, redis_url};

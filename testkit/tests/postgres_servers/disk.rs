@@ -7,8 +7,7 @@ use crate::connect;
 
 #[tokio::test]
 async fn full_disk_refuses_writes_until_there_is_room() {
-    // Without root there is no small disk, which its own tests check.
-    let Ok(disk) = SmallDisk::new(160 * 1024 * 1024) else { return };
+    let Some(disk) = SmallDisk::for_test(160 * 1024 * 1024) else { return };
     let mut servers = PostgresServers::new().unwrap();
     servers.place("a", disk.path()).unwrap();
     servers.start("a", &[]).unwrap();

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use ::http::HeaderMap;
-use ::http::header::{COOKIE, FORWARDED, HeaderName, VIA};
+use ::http::header::COOKIE;
 use ::http::request::Parts;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::http::reply::rejection::Rejection;
 use crate::http::request::credentials::Credential;
+use crate::http::request::others::suggests_others;
 use crate::words::key::Scope;
 
 /// The application's function from a request to the scope of its caller.
@@ -29,9 +30,11 @@ pub enum Anonymous {
     /// alone.
     Share,
     /// As `Share` for requests without a sign of other callers, otherwise as `Refuse`. Signs are
-    /// `Forwarded`, `Via`, `X-Forwarded-*` and `X-Real-IP`, which proxies add, and any header whose
-    /// name suggests a credential ([`Credential::is_likely_in`]). This is for development on one
-    /// machine.
+    /// the headers that proxies add ([`PROXY_HEADERS`](crate::http::PROXY_HEADERS)), any header
+    /// whose name suggests a credential ([`Credential::is_likely_in`]), and any whose name has the
+    /// word `user`, `tenant`, `account`, `customer` or `principal` (except `User-Agent` and
+    /// `Sec-Fetch-User`). A proxy that adds none of them is not recognised: this is for development
+    /// on one machine.
     ShareLocal,
 }
 
@@ -66,7 +69,7 @@ impl Scoping {
         let shares = match anonymous {
             Anonymous::Refuse => false,
             Anonymous::Share => true,
-            Anonymous::ShareLocal => !shows_others(&parts.headers),
+            Anonymous::ShareLocal => !parts.headers.keys().any(suggests_others),
         };
         if shares {
             return Ok(Caller::Known(realm.clone()));
@@ -81,17 +84,6 @@ impl Scoping {
         let principal = secret.of(names, &parts.headers);
         realm.with_principal(&principal).expect("hexadecimal digits are a valid principal")
     }
-}
-
-/// Returns `true` if a request came through a proxy, or with a header that may be a credential.
-fn shows_others(headers: &HeaderMap) -> bool {
-    let of_proxy = |name: &HeaderName| {
-        *name == FORWARDED
-            || *name == VIA
-            || *name == "x-real-ip"
-            || name.as_str().starts_with("x-forwarded-")
-    };
-    headers.keys().any(|name| of_proxy(name) || Credential::is_likely_in(name))
 }
 
 impl fmt::Debug for Scoping {
@@ -211,7 +203,7 @@ mod tests {
         let shared = Caller::Known(Scope::new("shop").unwrap());
         assert_eq!(caller(Anonymous::Share, &[("cookie", "a=1"), ("via", "1.1 a")]), Ok(shared.clone()));
         assert_eq!(caller(Anonymous::ShareLocal, &[("accept", "*/*"), ("idempotency-key", "k")]), Ok(shared));
-        for name in ["forwarded", "via", "x-forwarded-for", "x-real-ip", "cookie", "x-session", "token"] {
+        for name in ["forwarded", "via", "x-forwarded-for", "cf-ray", "cookie", "x-session", "token"] {
             assert!(caller(Anonymous::ShareLocal, &[(name, "a")]).is_err(), "{name}");
         }
         let refused = caller(Anonymous::Refuse, &[("cookie", "a=1")]).expect_err("nothing identifies it");

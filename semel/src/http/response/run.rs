@@ -116,7 +116,7 @@ where
 /// The recorded form of a response. If its headers are over a limit, only its status: the handler
 /// has run, and must not run again.
 fn outcome(options: &Options, parts: &Parts, body: Option<Bytes>) -> Outcome {
-    let bare = || Outcome::new(parts.status.as_u16()).expect("a status of three digits").without_body();
+    let bare = || Outcome::new(parts.status.as_u16()).expect("a final status").without_body();
     let whole = bare().with_headers(options.recorded.of(&parts.headers)).and_then(|outcome| match body {
         Some(body) => outcome.with_body(body),
         None => Ok(outcome),

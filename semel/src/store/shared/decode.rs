@@ -8,7 +8,8 @@ use crate::words::outcome::{Headers, Outcome, OutcomeError};
 /// The outcome with these stored parts.
 ///
 /// # Errors
-/// Corrupt if one of them breaks a rule.
+/// Corrupt if one of them breaks a rule. That includes an informational status, which an older
+/// version could store: no repeat could be answered with it, and its work may have run.
 pub(crate) fn outcome(
     status: u16,
     subtype: Option<&str>,
@@ -43,6 +44,14 @@ mod tests {
             let body = given.body().map(|body| &**body);
             let stored = outcome(given.status(), given.subtype(), given.stored_headers(), body);
             assert_eq!(stored.unwrap(), given);
+        }
+    }
+
+    #[test]
+    fn a_stored_status_that_is_no_answer_is_corrupt() {
+        for status in [99, 101, 199, 1_000] {
+            let refused = outcome(status, None, &[], None).unwrap_err();
+            assert!(!refused.is_transient(), "{status}: {refused}");
         }
     }
 }

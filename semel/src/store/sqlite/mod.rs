@@ -161,6 +161,36 @@ impl SqliteStore {
         Ok(StoreSize { bytes: Some(bytes), records: None })
     }
 
+    /// Copies the write-ahead log into the file and truncates it: it may contain bytes of records
+    /// that were pruned. Waits for connections that use it, for as long as for a lock, and returns
+    /// `false` if one of them used it all the time.
+    ///
+    /// # Errors
+    /// Unavailable if the file cannot be written.
+    pub async fn empty_log(&self) -> Result<bool, StoreError> {
+        self.shared.side.run(|session| session.empty_log()).await
+    }
+
+    /// Leaves no byte of pruned records in the file and its log: writes the file anew (`vacuum`),
+    /// and empties the log. Writers wait meanwhile, and the disk needs room for two copies of the
+    /// file. Pruning alone leaves copies that SQLite made when it moved a record to another page.
+    ///
+    /// # Errors
+    /// Unavailable if the lock or the log was in use by another connection all the time, or if there
+    /// is no room.
+    pub async fn erase_pruned(&self) -> Result<(), StoreError> {
+        let emptied = self.shared.side.run(|session| {
+            session.rewrite()?;
+            session.empty_log()
+        });
+        match emptied.await? {
+            true => Ok(()),
+            false => Err(StoreError::unavailable(
+                "the write-ahead log was in use by another connection all the time, and may contain removed records",
+            )),
+        }
+    }
+
     /// Answers the queued operations, accepts no more, and closes the connections. Closing the last
     /// connection of all processes leaves one file without a log beside it.
     pub async fn close(&self) {

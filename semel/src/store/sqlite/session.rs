@@ -118,6 +118,35 @@ impl Session {
         }
     }
 
+    /// Copies the write-ahead log into the file and truncates it, and waits for connections that
+    /// use it. Returns `false` if one of them used it all the time.
+    pub(super) fn empty_log(&self) -> Result<bool, Fault> {
+        let emptied = patiently(self.options.busy_timeout, || {
+            let emptying = "pragma wal_checkpoint(truncate)";
+            is_free(self.connection.query_row(emptying, [], |row| row.get(0))?)
+        });
+        match emptied {
+            Ok(()) => {
+                self.leftovers.set(false);
+                Ok(true)
+            }
+            Err(error) if is_busy(&error) => Ok(false),
+            Err(error) => Err(self.fault(error)),
+        }
+    }
+
+    /// Writes the whole file anew, without the unused parts of its pages. SQLite overwrites what is
+    /// deleted, but not the copies that stay behind when it moves a row to another page.
+    pub(super) fn rewrite(&self) -> Result<(), Fault> {
+        // The copy of the file may be too large for memory.
+        let rewritten = self
+            .connection
+            .execute_batch("pragma temp_store = file")
+            .and_then(|()| patiently(self.options.busy_timeout, || self.connection.execute_batch("vacuum")));
+        let restored = self.connection.execute_batch("pragma temp_store = memory");
+        rewritten.and(restored).map_err(|e| self.fault(e))
+    }
+
     /// The meaning of an error that came before a commit.
     pub(super) fn fault(&self, error: rusqlite::Error) -> Fault {
         Fault::before_commit(self.path(), error)
@@ -169,7 +198,11 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreE
 /// Syncs the log. SQLite reports by a number that another connection is doing so; here it becomes
 /// an error like every other lock.
 fn sync(connection: &Connection) -> rusqlite::Result<()> {
-    let busy: i64 = connection.query_row("pragma wal_checkpoint(passive)", [], |row| row.get(0))?;
+    is_free(connection.query_row("pragma wal_checkpoint(passive)", [], |row| row.get(0))?)
+}
+
+/// The number by which SQLite says that another connection was in the way, as an error.
+fn is_free(busy: i64) -> rusqlite::Result<()> {
     match busy {
         0 => Ok(()),
         _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None)),

@@ -44,9 +44,10 @@ impl Outcome {
     /// An outcome with a status as in HTTP, no headers and an empty body.
     ///
     /// # Errors
-    /// [`OutcomeError::Status`] if the status is not within 100 to 999.
+    /// [`OutcomeError::Status`] if the status is not within 200 to 999: an informational one (1xx)
+    /// announces an answer and is none.
     pub fn new(status: u16) -> Result<Self, OutcomeError> {
-        if !(100..=999).contains(&status) {
+        if !(200..=999).contains(&status) {
             return Err(OutcomeError::Status { found: status });
         }
         let parts = Parts { status, subtype: None, headers: Headers::default(), body: Some(Bytes::new()) };
@@ -167,7 +168,7 @@ impl fmt::Debug for Outcome {
 #[non_exhaustive]
 pub enum OutcomeError {
     /// The status is out of range.
-    #[error("status {found} is not within 100 to 999")]
+    #[error("status {found} is not within 200 to 999")]
     Status {
         /// The status that was given.
         found: u16,
@@ -209,7 +210,10 @@ mod tests {
     #[test]
     fn limits_are_named() {
         let ok = Outcome::new(200).unwrap();
-        assert_eq!(Outcome::new(42).unwrap_err().to_string(), "status 42 is not within 100 to 999");
+        for status in [0, 42, 100, 101, 199, 1_000] {
+            let refused = Outcome::new(status).unwrap_err().to_string();
+            assert_eq!(refused, format!("status {status} is not within 200 to 999"));
+        }
         assert_eq!(
             ok.clone().with_body(vec![0; Outcome::MAX_BODY_BYTES + 1]).unwrap_err().to_string(),
             "body is 16777217 bytes long, the limit is 16777216"

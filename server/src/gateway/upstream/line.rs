@@ -13,12 +13,14 @@
 //! is therefore checked before a request is written. Bytes that arrive after that moment and before
 //! the true answer cannot be told from it: an upstream that was caught once gets no kept
 //! connections for some time.
+//!
+//! All of this is above TLS, because some of the bytes below it (session tickets, new keys) belong
+//! to no answer.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,13 +29,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use http::Uri;
-use http::uri::{Authority, Scheme};
+use http::uri::Authority;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use socket2::SockRef;
+use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tower_service::Service;
+
+use super::socket::{Socket, Sockets};
 
 /// The time for which an upstream gets a new connection for each request after it has sent an
 /// unrequested answer.
@@ -79,38 +83,40 @@ impl Doubts {
     }
 }
 
-/// A connector whose connections are watched.
+/// A connector whose connections are watched, with TLS where the URL says so.
 #[derive(Debug, Clone)]
 pub(in crate::gateway) struct Lines {
-    tcp: HttpConnector,
+    connector: HttpsConnector<Sockets>,
     doubts: Doubts,
 }
 
 impl Lines {
-    pub(in crate::gateway) fn new(tcp: HttpConnector, doubts: Doubts) -> Self {
-        Self { tcp, doubts }
+    pub(in crate::gateway) fn new(tcp: HttpConnector, trust: ClientConfig, doubts: Doubts) -> Self {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(trust)
+            .https_or_http()
+            // HTTP/1 only: over HTTP/2 many keys would share one connection, and would all be held
+            // when it is lost.
+            .enable_http1()
+            .wrap_connector(Sockets(tcp));
+        Self { connector, doubts }
     }
 }
 
 impl Service<Uri> for Lines {
     type Response = TokioIo<Line>;
-    type Error = <HttpConnector as Service<Uri>>::Error;
+    type Error = <HttpsConnector<Sockets> as Service<Uri>>::Error;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.tcp.poll_ready(context)
+        self.connector.poll_ready(context)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let doubted = match (uri.scheme(), uri.authority()) {
-            (Some(scheme), Some(authority)) if *scheme == Scheme::HTTP => {
-                Some((self.doubts.clone(), authority.clone()))
-            }
-            _ => None,
-        };
-        let connecting = self.tcp.call(uri);
+        let doubted = uri.authority().map(|authority| (self.doubts.clone(), authority.clone()));
+        let connecting = self.connector.call(uri);
         Box::pin(async move {
-            let io = connecting.await?.into_inner();
+            let io = TokioIo::new(connecting.await?);
             Ok(TokioIo::new(Line { io, exchanges: Exchanges::new(doubted) }))
         })
     }
@@ -130,8 +136,7 @@ struct Counts {
     closing: AtomicBool,
     /// Set when the connection is closed.
     gone: AtomicBool,
-    /// The upstream that is doubted if unrequested bytes arrive. Below TLS, some bytes belong to no
-    /// answer.
+    /// The upstream that is doubted if unrequested bytes arrive.
     doubted: Option<(Doubts, Authority)>,
 }
 
@@ -197,7 +202,7 @@ impl Exchange {
 /// A connection to an upstream.
 #[derive(Debug)]
 pub(in crate::gateway) struct Line {
-    io: TcpStream,
+    io: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>,
     exchanges: Exchanges,
 }
 
@@ -210,19 +215,43 @@ impl Drop for Line {
 impl Line {
     /// Refuses to write a request if there is input: an unrequested answer, or the end of the
     /// connection. The runtime may not have noticed it yet, so the system is asked.
-    fn check(&self) -> io::Result<()> {
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if !self.exchanges.0.starting.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        match SockRef::from(&self.io).peek(&mut [MaybeUninit::uninit()]) {
+        match self.input(context) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Ok(unread) => {
-                if unread > 0 {
-                    self.exchanges.raise_doubt();
-                }
+            Ok(true) => {
+                self.exchanges.raise_doubt();
                 Err(io::Error::other(Unsent))
             }
-            Err(_) => Err(io::Error::other(Unsent)),
+            Ok(false) | Err(_) => Err(io::Error::other(Unsent)),
+        }
+    }
+
+    /// Returns `true` if there are unread bytes of an answer, `false` at the end of the connection,
+    /// and [`io::ErrorKind::WouldBlock`] if there are neither.
+    fn input(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        if let MaybeHttpsStream::Http(socket) = self.io.inner() {
+            return socket.inner().has_unread();
+        }
+        // Only TLS knows which bytes are those of an answer. A byte that is read here is lost, and
+        // so is the connection.
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        self.set_asks_system(true);
+        let read = Pin::new(&mut self.io).poll_read(context, &mut buffer);
+        self.set_asks_system(false);
+        match read {
+            Poll::Ready(read) => read.map(|()| !buffer.filled().is_empty()),
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn set_asks_system(&mut self, asks: bool) {
+        if let MaybeHttpsStream::Https(tls) = self.io.inner_mut() {
+            let (socket, _) = tls.inner_mut().get_mut();
+            socket.inner_mut().inner_mut().set_asks_system(asks);
         }
     }
 }
@@ -257,7 +286,7 @@ impl AsyncWrite for Line {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
+        self.check(context)?;
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
 
@@ -266,7 +295,7 @@ impl AsyncWrite for Line {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
+        self.check(context)?;
         Pin::new(&mut self.io).poll_write_vectored(context, pieces)
     }
 

@@ -1,12 +1,13 @@
 //! The upstream: the service behind the gateway, as an inner service of the layer.
 //!
-//! - `line`: the socket of a connection to the upstream; it finds answers that no request asked
-//!   for.
+//! - `line`: a connection to the upstream; it finds answers that no request asked for.
+//! - `socket`: the socket of a connection, below TLS.
 //! - `body`: the bodies that pass through.
 //! - `patient`, `drip`: time limits and least rates of bodies.
 //! - `headers`: the fields that are added and taken off on the way.
 
 pub(in crate::gateway) mod line;
+mod socket;
 pub(in crate::gateway) mod body;
 pub(in crate::gateway) mod patient;
 pub(in crate::gateway) mod drip;
@@ -23,7 +24,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use http::uri::PathAndQuery;
 use http::{Extensions, Request, Response, Uri, Version, request};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -53,7 +53,7 @@ const MAX_HEADERS: usize = 512;
 /// The largest read buffer of an upstream connection, and the largest head of an answer.
 const BUFFER: usize = 64 << 10;
 
-type Pool = legacy::Client<HttpsConnector<Lines>, Outbound>;
+type Pool = legacy::Client<Lines, Outbound>;
 
 /// The client for all upstreams, which sends each request once.
 #[derive(Clone)]
@@ -71,21 +71,15 @@ pub(in crate::gateway) fn client(trust: ClientConfig, doubts: Doubts) -> Client 
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
-    let tls = HttpsConnectorBuilder::new()
-        .with_tls_config(trust)
-        .https_or_http()
-        // HTTP/1 only: over HTTP/2 many keys would share one connection, and would all be held when
-        // it is lost.
-        .enable_http1()
-        .wrap_connector(Lines::new(tcp, doubts.clone()));
+    let lines = Lines::new(tcp, trust, doubts.clone());
     let mut pool = legacy::Client::builder(TokioExecutor::new());
     pool.pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .retry_canceled_requests(false)
         .http1_max_headers(MAX_HEADERS)
         .http1_max_buf_size(BUFFER);
-    let keeping = pool.build(tls.clone());
-    Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(tls), doubts }
+    let keeping = pool.build(lines.clone());
+    Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(lines), doubts }
 }
 
 /// The client that sent a request, for the headers that tell the upstream of it.

@@ -14,6 +14,8 @@ alter table semel.records
         + expires_at * interval '1 microsecond',
     drop column after_crash;
 drop domain semel.after_crash;
+alter domain semel.status drop constraint status_check;
+alter domain semel.status add constraint status_check check (value between 100 and 999);
 
 comment on column semel.records.expires_at is null;
 comment on column semel.records.lease_until is 'A running record past this moment is held';

@@ -4,8 +4,26 @@
 -- It needs the code of this version: older processes would take over held attempts. Stop them
 -- first. The table is rewritten, under a lock that nothing else passes. What is there is taken for
 -- `hold`, the policy under which nothing runs twice.
+--
+-- An informational status is no outcome any more. A record of one is held, because its attempt has
+-- run.
 
 drop view semel.outcomes;
+
+update semel.records
+set state = 'running',
+    status = null,
+    subtype = null,
+    headers = null,
+    body = null,
+    finished_at = null,
+    lease_until = least(lease_until, finished_at),
+    version = version + 1,
+    note_at = finished_at,
+    note = format('held: the recorded answer had the status %s, which is no final one', status)
+where status < 200;
+alter domain semel.status drop constraint status_check;
+alter domain semel.status add constraint status_check check (value between 200 and 999);
 
 create domain semel.after_crash as text check (value in ('hold', 'retry', 'transactional'));
 

@@ -2,10 +2,19 @@
 --
 -- It needs the code of this version: older processes would take over held attempts. Stop them first. The table is written
 -- again as a whole. What is there is taken for `hold`, the policy under which nothing runs twice.
+--
+-- An informational status is no outcome any more. A record of one is held, because its attempt has run.
 
 drop view semel_outcomes;
 drop index semel_records_expiring;
 drop index semel_records_running;
+
+update semel_records
+set state = 'running', status = null, subtype = null, headers = null, body = null, finished_at = null,
+    lease_until = min(lease_until, finished_at), version = version + 1, note_at = finished_at,
+    note = 'held: the recorded answer had the status ' || status || ', which is no final one'
+where status < 200;
+
 alter table semel_records rename to semel_records_before;
 
 create table semel_records (
@@ -42,7 +51,7 @@ create table semel_records (
     owner               text    not null,
     note_at             integer          check (note_at >= 0),
     note                text,
-    status              integer          check (status between 100 and 999),
+    status              integer          check (status between 200 and 999),
     subtype             text,
     -- For each: 2 bytes length, name, 4 bytes length, value.
     headers             blob,

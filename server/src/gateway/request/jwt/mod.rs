@@ -66,7 +66,7 @@ impl Verifier {
         let claims = match self.verify(token, &head, &keys) {
             Err(Unverified::UnknownKey) => {
                 // The issuer may have published new keys in the meantime.
-                let keys = self.keys.newer_than(&keys).await.ok_or(UNKNOWN_KEY)?;
+                let keys = self.keys.newer_than(&keys).await?.ok_or(UNKNOWN_KEY)?;
                 self.verify(token, &head, &keys)
             }
             verified => verified,

@@ -47,6 +47,8 @@ pub(in crate::gateway) struct KeySource {
 struct State {
     keys: Option<(Arc<Keys>, Instant)>,
     tried: Option<Instant>,
+    /// Set if the last try failed.
+    failed: bool,
 }
 
 impl KeySource {
@@ -72,13 +74,20 @@ impl KeySource {
         }
     }
 
-    /// Keys read after these, if there are any. The reload for this is rate-limited.
-    pub(super) async fn newer_than(self: &Arc<Self>, old: &Arc<Keys>) -> Option<Arc<Keys>> {
+    /// Keys read after these; `None` if there are none. The reload for this is rate-limited.
+    ///
+    /// # Errors
+    /// If the last reload failed: whether the issuer has newer keys is unknown.
+    pub(super) async fn newer_than(self: &Arc<Self>, old: &Arc<Keys>) -> Result<Option<Arc<Keys>>, Refused> {
         let newer = || self.read_last().map(|(keys, _)| keys).filter(|keys| !Arc::ptr_eq(keys, old));
         if newer().is_none() {
             self.read_on_own_task().await;
         }
-        newer()
+        let has_failed = || self.state.read().unwrap_or_else(PoisonError::into_inner).failed;
+        match newer() {
+            None if has_failed() => Err(Refused::NoKeys),
+            newer => Ok(newer),
+        }
     }
 
     fn read_last(&self) -> Option<(Arc<Keys>, Duration)> {
@@ -105,7 +114,9 @@ impl KeySource {
             return;
         }
         self.state.write().unwrap_or_else(PoisonError::into_inner).tried = Some(Instant::now());
-        match self.fetch().await.and_then(|keys| self.check(keys)) {
+        let fetched = self.fetch().await.and_then(|keys| self.check(keys));
+        self.state.write().unwrap_or_else(PoisonError::into_inner).failed = fetched.is_err();
+        match fetched {
             Ok(keys) => {
                 if keys.is_empty() {
                     tracing::warn!(keys = %self.at, "the issuer publishes no key for RS256, ES256 or EdDSA: all tokens are refused");
@@ -243,6 +254,23 @@ mod tests {
         assert_eq!(protocols(&source), 0);
         sources.set_trust(&new);
         assert_eq!(protocols(&source), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_that_cannot_be_reloaded_are_used_for_an_hour() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let key =
+            r#"{"kty":"OKP","kid":"ed","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+        std::fs::write(file.path(), format!(r#"{{"keys":[{key}]}}"#)).unwrap();
+        let source = KeySource::new(KeysAt::File(file.path().into()), tls::client(None).unwrap());
+        let first = source.get().await.expect("they can be read");
+        drop(file);
+        for after in [REFRESH_AFTER * 2, USED_FOR - REFRESH_AFTER * 3] {
+            tokio::time::advance(after).await;
+            assert!(Arc::ptr_eq(&source.get().await.expect("they are known"), &first));
+        }
+        tokio::time::advance(REFRESH_AFTER).await;
+        assert_eq!(source.get().await.err(), Some(Refused::NoKeys));
     }
 
     /// Regression: keys that the issuer had revoked were used for an hour.

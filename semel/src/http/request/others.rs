@@ -1,0 +1,147 @@
+//! The signs by which a request shows that it comes from one of several callers.
+
+use ::http::header::HeaderName;
+
+use crate::http::request::credentials::Credential;
+
+/// The headers by which proxies, sidecars and gateways say for whom they forward a request, in lower
+/// case; a `*` at the end stands for any rest of the name.
+///
+/// A request with one of them was not sent by a program on this machine alone. The gateway refuses
+/// requests whose `Connection` field would remove one of them.
+pub const PROXY_HEADERS: [&str; 42] = [
+    // Of the standard, and the usual ones beside it.
+    "forwarded*",
+    "via",
+    "x-forwarded*",
+    "x-original-*",
+    "x-real-ip",
+    "true-client-ip",
+    "client-ip",
+    "x-client-ip",
+    "x-client-cert*",
+    "x-cluster-client-ip",
+    "x-proxyuser-ip",
+    "x-originating-ip",
+    "x-remote-*",
+    "remote-addr",
+    "remote-user",
+    "ssl-client-*",
+    "x-ssl-*",
+    "x-tls-*",
+    // Of content delivery networks.
+    "cdn-loop",
+    "cf-*",
+    "x-amz-cf-*",
+    "fastly-*",
+    "akamai-*",
+    "x-akamai-*",
+    "incap-*",
+    "x-sucuri-*",
+    "x-varnish",
+    "x-vercel-*",
+    "x-nf-*",
+    // Of clouds and their load balancers.
+    "x-amzn-*",
+    "x-cloud-trace-context",
+    "x-goog-*",
+    "x-appengine-*",
+    "x-azure-*",
+    "x-arr-*",
+    "x-ms-client-principal*",
+    "fly-*",
+    // Of sidecars, ingresses and tunnels.
+    "x-envoy-*",
+    "l5d-*",
+    "x-consumer-*",
+    "x-kong-*",
+    "tailscale-*",
+];
+
+/// The words that suggest, in the name of a header, that it names a caller.
+const CALLERS: [&str; 5] = ["user", "tenant", "account", "customer", "principal"];
+
+/// Returns `true` if a header is one of [`PROXY_HEADERS`].
+pub fn is_of_proxy(name: &HeaderName) -> bool {
+    PROXY_HEADERS.iter().any(|listed| match listed.strip_suffix('*') {
+        Some(beginning) => name.as_str().starts_with(beginning),
+        None => name.as_str() == *listed,
+    })
+}
+
+/// Returns `true` if a header suggests that the request comes from one of several callers: it is
+/// one that proxies add, or its name suggests a credential or the name of a caller.
+pub(in crate::http) fn suggests_others(name: &HeaderName) -> bool {
+    let names_caller = || {
+        // Browsers and other clients send these by themselves.
+        !["user-agent", "sec-fetch-user"].contains(&name.as_str())
+            && CALLERS.iter().any(|word| name.as_str().contains(word))
+    };
+    is_of_proxy(name) || Credential::is_likely_in(name) || names_caller()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_proxies_credentials_and_callers_suggest_others() {
+        for name in [
+            "forwarded",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded",
+            "x-forwarded-client-cert",
+            "x-real-ip",
+            "cf-connecting-ip",
+            "cf-ray",
+            "true-client-ip",
+            "x-envoy-external-address",
+            "x-amzn-trace-id",
+            "x-amz-cf-id",
+            "fly-client-ip",
+            "x-original-uri",
+            "l5d-client-id",
+            "cookie",
+            "x-session-id",
+            "x-user-id",
+            "x-tenant",
+        ] {
+            assert!(suggests_others(&HeaderName::from_static(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_that_clients_send_by_themselves_suggest_nobody() {
+        for name in [
+            "accept",
+            "accept-encoding",
+            "content-length",
+            "content-type",
+            "connection",
+            "expect",
+            "host",
+            "idempotency-key",
+            "origin",
+            "priority",
+            "referer",
+            "sec-ch-ua",
+            "sec-fetch-mode",
+            "sec-fetch-user",
+            "traceparent",
+            "user-agent",
+            "x-request-id",
+        ] {
+            assert!(!suggests_others(&HeaderName::from_static(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn listed_names_are_in_lower_case_and_none_is_listed_twice() {
+        for (at, listed) in PROXY_HEADERS.iter().enumerate() {
+            let name = listed.trim_end_matches('*');
+            assert_eq!(name.parse::<HeaderName>().unwrap().as_str(), name);
+            assert!(!PROXY_HEADERS[..at].contains(listed), "{listed}");
+        }
+    }
+}
