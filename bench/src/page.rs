@@ -29,7 +29,8 @@ pub(crate) fn page(run: &Run, reports: &[Report]) -> String {
     page.push_str(SIDES);
     page.push_str("\n## The figures of all parts\n\n");
     page.push_str(
-        "What each part was to reach, and what this run found. A figure that is missed is not left out; the reason is given where it is known.\n\n",
+        "The target of each part, and the result of this run.\n\
+        A target that was missed is listed, too, with the reason where it is known.\n\n",
     );
     page.push_str(&figures(reports));
     for report in reports {
@@ -64,11 +65,12 @@ fn machine(run: &Run, reports: &[Report]) -> String {
 fn noise(run: &Run) -> String {
     format!(
         "## What is noise\n\n\
-        All sides of a figure take turns within each round, so what else the machine does in a round meets all of them; {}. \
-        A value is the median of its rounds, and ± how far the farthest round was from it. A ratio is taken within each round. \
-        Plots show the median, and a thin line from the least to the most of the rounds. Load, servers and references share the same cores, \
-        so everything here is also a figure of the client: on a machine of its own, each side would be faster. \
-        One side was also measured against itself, which says what a difference has to exceed.\n\n",
+        All sides of a figure take turns within each round, so other load on the machine affects all of them; {}.\n\
+        A value is the median of its rounds, and ± is the distance of the farthest round from it.\n\
+        A ratio is taken within each round.\n\
+        Plots show the median, and a thin line from the lowest to the highest of the rounds.\n\
+        Load, servers and references share the same cores, so every figure includes the cost of the client: on a machine of its own, each side would be faster.\n\
+        One side was also measured against itself: a smaller difference between two sides says nothing.\n\n",
         run.rounds
     )
 }
@@ -85,10 +87,10 @@ const SIDES: &str = "## Who is measured\n\n\
     | advisory lock | a transaction of an advisory lock, a select and an insert; an update |\n\
     | pgbench, batched | semel's own statements, sent by pgbench over two connections in batches as large as semel's would be: a limit |\n\
     | pgbench, key by key | the same statements with one key in each: a limit of everything that works call by call |\n\n\
-    All that work call by call have a pool of 16 connections, and prepared statements. The four in the middle are the statements of those stores \
-    in our own words, over one table that has their columns; what their languages and drivers cost is not in it. \
-    pgbench has no callers that wait for a connection, so its latencies are those of the server alone, while those of the others are what a caller sees. \
-    Nobody but semel makes a claim of one key and a complete of another share a commit.\n";
+    Each side that works call by call has a pool of 16 connections, and prepared statements.\n\
+    The four sides in the middle use the statements of those stores, rewritten over one table that has their columns; the cost of their languages and drivers is not included.\n\
+    pgbench has no callers that wait for a connection, so its latencies are those of the server alone, while the latencies of the other sides are those of a caller.\n\
+    Only in semel, a claim of one key and a complete of another share a commit.\n";
 
 fn figures(reports: &[Report]) -> String {
     let mut table = Table::new("", ["part", "figure", "bound", "found", "in the rounds", "result"]);

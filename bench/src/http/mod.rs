@@ -136,7 +136,7 @@ async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
     let [_, ours, theirs] = found.as_slice() else { bail!("there are three sides") };
     report
         .at_least("new keys, Postgres, vs cratestack-axum", ours.rate.over(&theirs.rate), 5.0)
-        .explained("a request takes 68 µs of processor time, half of it in Postgres; the log is synced 2,200 times a second, which takes half of the time, and for a fifth of it nobody has anything else to do");
+        .explained("a request takes 68 µs of processor time, half of it in Postgres; the log is synced 2,200 times a second, which takes half of the time, and for a fifth of it no process has other work to do");
     server.empty_tables(&TABLES).await?;
     for side in &sides[1..] {
         client::prepare(side.address).await?;
