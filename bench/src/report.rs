@@ -30,8 +30,6 @@ pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) found: Rounds,
     bound: Bound,
-    /// The reason for missing the bound, where it is missed.
-    pub(crate) why: String,
 }
 
 #[derive(Clone, Copy)]
@@ -43,12 +41,6 @@ enum Bound {
 impl Figure {
     pub(crate) fn kept(&self) -> bool {
         self.keeps(self.found.median())
-    }
-
-    /// Returns `true` if some rounds keep the bound and some do not: then a quiet machine has to
-    /// decide.
-    pub(crate) fn undecided(&self) -> bool {
-        self.keeps(self.found.least()) != self.keeps(self.found.most())
     }
 
     fn keeps(&self, value: f64) -> bool {
@@ -63,12 +55,6 @@ impl Figure {
             Bound::AtLeast(bound) => format!("at least {bound}"),
             Bound::AtMost(bound) => format!("at most {bound}"),
         }
-    }
-
-    /// Adds the reason for missing the bound on the reference machine; it is shown only if the
-    /// bound is missed.
-    pub(crate) fn explained(&mut self, why: impl Into<String>) {
-        self.why = why.into();
     }
 }
 
@@ -96,17 +82,16 @@ impl Report {
         self.versions.push((what, version.into()));
     }
 
-    pub(crate) fn at_least(&mut self, name: &str, found: impl Into<Rounds>, bound: f64) -> &mut Figure {
-        self.add(name, found.into(), Bound::AtLeast(bound))
+    pub(crate) fn at_least(&mut self, name: &str, found: impl Into<Rounds>, bound: f64) {
+        self.add(name, found.into(), Bound::AtLeast(bound));
     }
 
-    pub(crate) fn at_most(&mut self, name: &str, found: impl Into<Rounds>, bound: f64) -> &mut Figure {
-        self.add(name, found.into(), Bound::AtMost(bound))
+    pub(crate) fn at_most(&mut self, name: &str, found: impl Into<Rounds>, bound: f64) {
+        self.add(name, found.into(), Bound::AtMost(bound));
     }
 
-    fn add(&mut self, name: &str, found: Rounds, bound: Bound) -> &mut Figure {
-        self.figures.push(Figure { name: name.to_owned(), found, bound, why: String::new() });
-        self.figures.last_mut().expect("one was pushed")
+    fn add(&mut self, name: &str, found: Rounds, bound: Bound) {
+        self.figures.push(Figure { name: name.to_owned(), found, bound });
     }
 
     /// Prints the figures.

@@ -16,9 +16,9 @@ use crate::caller::BODY_BYTES;
 use crate::load::Measured;
 use crate::server::Server;
 
-const CREATE: &str = include_str!("../../../semel/src/store/postgres/sql/create.sql");
-const COMPLETE: &str = include_str!("../../../semel/src/store/postgres/sql/complete.sql");
-const READ: &str = include_str!("../../../semel/src/store/postgres/sql/read.sql");
+const CREATE: &str = include_str!("../../../semel/src/store/postgres/batching/sql/create.sql");
+const COMPLETE: &str = include_str!("../../../semel/src/store/postgres/batching/sql/complete.sql");
+const READ: &str = include_str!("../../../semel/src/store/postgres/batching/sql/read.sql");
 const SCHEMA: &str = "raw";
 pub(super) const TABLE: &str = "raw.records";
 

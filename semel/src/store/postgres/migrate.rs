@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::errors;
-use super::sql::Schema;
+use super::schema::Schema;
 use super::values::Moment;
 use crate::store::shared::migration::{Applied, Migration, MigrationStatus, Steps};
 use crate::words::error::StoreError;

@@ -10,13 +10,15 @@
 //! - `migrate`: the schema; `migrations/` has its steps.
 //! - `transaction/`: completion in the transaction of the user.
 //! - `errors`: the meaning of an error code.
-//! - `sql/`: the statements.
+//! - `schema`: the name of the schema, and its place in the statements.
+//! - `sql/`: the statements of the operator; those of `batching/` and `upkeep/` are beside their
+//!   code.
 
 mod options;
 mod batching;
 mod row;
 mod values;
-mod sql;
+mod schema;
 mod migrate;
 mod operator;
 mod listing;
@@ -42,7 +44,7 @@ use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
 use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::group_commit::Batcher;
 use crate::store::shared::migration::MigrationStatus;
-use crate::store::shared::server_clock::HeardClock;
+use crate::store::shared::server_clock::ServerClock;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 
@@ -53,8 +55,8 @@ use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
 use batching::committer::{Answer, Committer};
 use operator::Operator;
+use schema::Schema;
 use session::Session;
-use sql::Schema;
 use upkeep::prune::Sweeper;
 
 /// A store in Postgres: durable, fast by group commit, and on request within the user's own
@@ -91,7 +93,7 @@ struct Shared {
     batcher: Batcher<Committer>,
     operator: Operator,
     sweeper: Sweeper,
-    clock: HeardClock,
+    clock: ServerClock,
 }
 
 /// The pauses before looking again at a row that another transaction has locked.
@@ -115,7 +117,7 @@ impl PostgresStore {
         let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
         let batcher = Batcher::start((0..options.connections).map(committer).collect());
         let sweeper = Sweeper::new(Arc::clone(&options));
-        let shared = Shared { options, batcher, operator, sweeper, clock: HeardClock::default() };
+        let shared = Shared { options, batcher, operator, sweeper, clock: ServerClock::default() };
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -10,7 +10,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresStore;
 use super::migrate;
-use super::sql::Schema;
+use super::schema::Schema;
 use crate::store::shared::limits;
 use crate::store::shared::tls::{self, Trust};
 use crate::words::error::StoreError;

@@ -17,7 +17,7 @@ use super::stored::{self, Reader};
 use crate::protocol::answer::{Done, Remembered};
 use crate::store::backend::Backend;
 use crate::store::shared::group_commit::Lane;
-use crate::store::shared::server_clock::Shift;
+use crate::store::shared::server_clock::ClockOffset;
 use crate::store::tiered::Hot;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
@@ -42,11 +42,11 @@ impl RedisStore {
         not_after: Timestamp,
     ) -> Result<(), StoreError> {
         let name = self.hot_name(key);
-        let command = |shift: Shift| {
+        let command = |offset: ClockOffset| {
             let mut command = scripts::PLANT.on(name.as_bytes());
             // The time is rounded down: an entry is never kept for longer than it is valid.
             let kept = (kept.as_millis() as u64).max(1);
-            command.arg(shift.to_server(not_after).as_micros()).arg(kept).arg(what);
+            command.arg(offset.to_server(not_after).as_micros()).arg(kept).arg(what);
             command
         };
         // No caller waits for the answer, so claims and reads go first.

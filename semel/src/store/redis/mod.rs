@@ -37,7 +37,7 @@ use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
 use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::store::shared::cached_stats::Counted;
 use crate::store::shared::group_commit::Lane;
-use crate::store::shared::server_clock::Shift;
+use crate::store::shared::server_clock::ClockOffset;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::lease::Fence;
@@ -126,14 +126,19 @@ impl RedisStore {
     }
 
     /// Sends one command, and returns the script's reply: its word, and the values behind it.
-    async fn run(&self, lane: Lane, name: &Name, command: impl Fn(Shift) -> Cmd) -> Result<Said, StoreError> {
+    async fn run(
+        &self,
+        lane: Lane,
+        name: &Name,
+        command: impl Fn(ClockOffset) -> Cmd,
+    ) -> Result<Said, StoreError> {
         let answered = self.shared.nodes.ask(lane, name, Command::new(command)).await?;
         let Answer::Own(Value::Array(parts)) = answered.said else { return Err(other_answer()) };
         let mut parts = parts.into_iter();
         let now = Timestamp::from_micros(parse(parts.next().unwrap_or(Value::Nil))?);
         answered.node.clock.hear(now);
         let word = parse(parts.next().unwrap_or(Value::Nil))?;
-        Ok(Said { now, shift: answered.shift, word, rest: parts.collect() })
+        Ok(Said { now, offset: answered.offset, word, rest: parts.collect() })
     }
 
     /// The record of a key that is large. All concurrent callers share one copy of its outcome.
@@ -170,7 +175,7 @@ impl RedisStore {
         let (now, record) = read.clone()?;
         answered.node.clock.hear(now);
         // Each caller that shares the record converts a copy of its own.
-        Ok((answered.shift.to_store(now), record.map(|record| answered.shift.record_to_store(record))))
+        Ok((answered.offset.to_store(now), record.map(|record| answered.offset.record_to_store(record))))
     }
 
     /// Sends each item, and returns the answers in their order.
@@ -205,10 +210,10 @@ impl RedisStore {
 
     async fn open_one(&self, ask: &Ask) -> Result<(Timestamp, Opened), StoreError> {
         let name = self.name(&ask.key);
-        let command = |shift: Shift| {
+        let command = |offset: ClockOffset| {
             let mut command = scripts::OPEN.on(name.as_bytes());
             command
-                .arg(shift.to_server(ask.not_after).as_micros())
+                .arg(offset.to_server(ask.not_after).as_micros())
                 .arg(micros(ask.terms.lease()))
                 .arg(micros(ask.terms.retention()))
                 .arg(micros(GRACE))
@@ -244,8 +249,8 @@ impl RedisStore {
             DraftState::Done(outcome) => (stored::DONE, stored::outcome(outcome)),
             DraftState::Released => (stored::RELEASED, Vec::new()),
         };
-        let command = |shift: Shift| {
-            let not_after = item.not_after.map(|not_after| shift.to_server(not_after).as_micros());
+        let command = |offset: ClockOffset| {
+            let not_after = item.not_after.map(|not_after| offset.to_server(not_after).as_micros());
             let mut command = scripts::REPLACE.on(name.as_bytes());
             command
                 .arg(item.expected_token.as_bytes())
@@ -410,7 +415,7 @@ impl Backend for RedisStore {
 /// the clock of the store, because a claim's `not_after` is a time of that clock.
 struct Said {
     now: Timestamp,
-    shift: Shift,
+    offset: ClockOffset,
     word: String,
     rest: Vec<Value>,
 }
@@ -426,13 +431,13 @@ impl Said {
 
     /// The time of the reply, by the clock of the store.
     fn now(&self) -> Timestamp {
-        self.shift.to_store(self.now)
+        self.offset.to_store(self.now)
     }
 
     fn grant(&self) -> Result<(Fence, Timestamp), StoreError> {
         match &*self.rest {
             [Value::Int(fence), Value::Int(until)] => {
-                let until = self.shift.to_store(Timestamp::from_micros(until.unsigned_abs()));
+                let until = self.offset.to_store(Timestamp::from_micros(until.unsigned_abs()));
                 Ok((Fence::new(fence.unsigned_abs()), until))
             }
             _ => Err(other_answer()),
@@ -449,7 +454,7 @@ impl Said {
 
     fn record(&self, key: Key) -> Result<Record, StoreError> {
         match &*self.rest {
-            [Value::BulkString(stored)] => Ok(self.shift.record_to_store(stored::record(stored, key)?)),
+            [Value::BulkString(stored)] => Ok(self.offset.record_to_store(stored::record(stored, key)?)),
             _ => Err(other_answer()),
         }
     }

@@ -18,7 +18,7 @@ use super::name::{Name, SLOTS};
 use super::options::RedisOptions;
 use super::parse;
 use crate::store::shared::group_commit::{Batcher, Lane};
-use crate::store::shared::server_clock::{HeardClock, Shift};
+use crate::store::shared::server_clock::{ClockOffset, ServerClock};
 use crate::words::error::StoreError;
 use crate::words::time::Timestamp;
 
@@ -44,7 +44,7 @@ enum Map {
 /// A server, with its queue and its clock.
 pub(super) struct Node {
     batcher: Batcher<Committer>,
-    pub(super) clock: HeardClock,
+    pub(super) clock: ServerClock,
 }
 
 /// A command that is created for a server, because the server's clock may differ from that of the
@@ -55,7 +55,7 @@ pub(super) struct Command<F> {
     pub(super) answer_bytes: usize,
 }
 
-impl<F: Fn(Shift) -> Cmd> Command<F> {
+impl<F: Fn(ClockOffset) -> Cmd> Command<F> {
     pub(super) fn new(make: F) -> Self {
         Self { make, answer_bytes: 0 }
     }
@@ -65,7 +65,7 @@ impl<F: Fn(Shift) -> Cmd> Command<F> {
 pub(super) struct Answered {
     pub(super) said: Answer,
     pub(super) node: Arc<Node>,
-    pub(super) shift: Shift,
+    pub(super) offset: ClockOffset,
 }
 
 pub(super) enum Answer {
@@ -87,7 +87,7 @@ impl Node {
     fn start(options: &Arc<RedisOptions>, address: Option<Address>) -> Arc<Self> {
         let committer = |_| Committer::new(Arc::clone(options), address.clone());
         let batcher = Batcher::start((0..options.connections).map(committer).collect());
-        Arc::new(Self { batcher, clock: HeardClock::default() })
+        Arc::new(Self { batcher, clock: ServerClock::default() })
     }
 
     async fn say(&self, lane: Lane, question: Question) -> Result<Said, StoreError> {
@@ -152,25 +152,25 @@ impl Nodes {
         self: &Arc<Self>,
         lane: Lane,
         name: &Name,
-        command: Command<impl Fn(Shift) -> Cmd>,
+        command: Command<impl Fn(ClockOffset) -> Cmd>,
     ) -> Result<Answered, StoreError> {
         let mut node = self.node(name)?;
         let mut is_asking = false;
         for _ in 0..MAX_HOPS {
-            let shift = match self.is_reference(&node) {
-                true => Shift::NONE,
-                false => Box::pin(self.shift(&node)).await,
+            let offset = match self.is_reference(&node) {
+                true => ClockOffset::NONE,
+                false => Box::pin(self.offset(&node)).await,
             };
             let question = Question {
-                command: Arc::new((command.make)(shift)),
+                command: Arc::new((command.make)(offset)),
                 subject: name.digest(),
                 is_asking,
                 answer_bytes: command.answer_bytes,
             };
             let said = node.say(lane, question).await;
             (node, is_asking) = match said {
-                Ok(Said::Answer(answer)) => return Ok(Answered { said: Answer::Own(answer), node, shift }),
-                Ok(Said::Large(large)) => return Ok(Answered { said: Answer::Shared(large), node, shift }),
+                Ok(Said::Answer(answer)) => return Ok(Answered { said: Answer::Own(answer), node, offset }),
+                Ok(Said::Large(large)) => return Ok(Answered { said: Answer::Shared(large), node, offset }),
                 Ok(Said::Elsewhere(Elsewhere::Moved(address))) => {
                     self.refresh_soon();
                     (self.at(address)?, false)
@@ -205,11 +205,11 @@ impl Nodes {
 
     /// The distance between the clock of a server and that of the store. A server that does not
     /// report its time will not answer the command either.
-    async fn shift(&self, node: &Node) -> Shift {
-        let Ok(reference) = self.reference() else { return Shift::NONE };
+    async fn offset(&self, node: &Node) -> ClockOffset {
+        let Ok(reference) = self.reference() else { return ClockOffset::NONE };
         match (reference.now().await, node.now().await) {
-            (Ok(store), Ok(server)) => Shift::between(store, server),
-            _ => Shift::NONE,
+            (Ok(store), Ok(server)) => ClockOffset::between(store, server),
+            _ => ClockOffset::NONE,
         }
     }
 

@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
                 read
             };
             let outline = match nodes.ask(Lane::Claim, name, Command::new(read)).await {
-                Ok(Answered { said, shift, .. }) => match said.parse::<Vec<u8>>()? {
+                Ok(Answered { said, offset, .. }) => match said.parse::<Vec<u8>>()? {
                     // An empty reply means either no record or an empty one, which is not the same.
                     nothing if nothing.is_empty() => {
                         let found = self.store.read_one(name.clone(), key.clone(), "").await;
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
                     }
                     bytes => {
                         let outline = stored::outline(&bytes, key.clone());
-                        Some(outline.map(|outline| shift.record_to_store(outline)))
+                        Some(outline.map(|outline| offset.record_to_store(outline)))
                     }
                 },
                 Err(error) => Some(Err(error)),

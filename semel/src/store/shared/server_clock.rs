@@ -27,7 +27,7 @@ const SET_BACK: Duration = Duration::from_secs(1);
 
 /// The last reading of a server's clock, and its moment.
 #[derive(Default)]
-pub(crate) struct HeardClock(Mutex<Option<Heard>>);
+pub(crate) struct ServerClock(Mutex<Option<Heard>>);
 
 #[derive(Clone, Copy)]
 struct Heard {
@@ -49,7 +49,7 @@ impl Heard {
     }
 }
 
-impl HeardClock {
+impl ServerClock {
     /// Records a reading of the server's clock. It is exact if the answer was quick.
     pub(crate) fn hear(&self, now: Timestamp) {
         let at = Instant::now();
@@ -110,19 +110,19 @@ impl HeardClock {
 /// store of several servers has the clock of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg(feature = "redis")]
-pub(crate) struct Shift(i64);
+pub(crate) struct ClockOffset(i64);
 
 #[cfg(feature = "redis")]
-impl Shift {
+impl ClockOffset {
     pub(crate) const NONE: Self = Self(0);
 
-    /// The shift between clocks that showed these times at about the same moment. A small
+    /// The offset between clocks that showed these times at about the same moment. A small
     /// difference is the latency of the two answers, and would make the times of a record differ
     /// from one read to the next: it counts as none.
     pub(crate) fn between(store: Timestamp, server: Timestamp) -> Self {
         const SMALL_MICROS: u64 = 250_000;
-        let shift = server.as_micros().wrapping_sub(store.as_micros()).cast_signed();
-        Self(if shift.unsigned_abs() < SMALL_MICROS { 0 } else { shift })
+        let offset = server.as_micros().wrapping_sub(store.as_micros()).cast_signed();
+        Self(if offset.unsigned_abs() < SMALL_MICROS { 0 } else { offset })
     }
 
     /// Converts a moment of the store's clock to the clock of the server.
@@ -163,14 +163,14 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    async fn asked(clock: &HeardClock, answer: Option<u64>) -> Option<u64> {
+    async fn asked(clock: &ServerClock, answer: Option<u64>) -> Option<u64> {
         let answer = answer.map(Timestamp::from_micros).ok_or_else(|| StoreError::unavailable("it is down"));
         clock.or_ask(|| Box::pin(std::future::ready(answer))).await.ok().map(Timestamp::as_micros)
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_time_is_told_from_what_was_heard() {
-        let clock = HeardClock::default();
+        let clock = ServerClock::default();
         assert_eq!(asked(&clock, None).await, None);
         assert_eq!(asked(&clock, Some(7)).await, Some(7));
         advance(SECOND).await;
@@ -183,7 +183,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_was_slow_does_not_turn_the_clock_back() {
-        let clock = HeardClock::default();
+        let clock = ServerClock::default();
         let known = || clock.known().map(Timestamp::as_micros);
         clock.hear(Timestamp::from_micros(5_000_000));
         clock.hear(Timestamp::from_micros(4_100_000));
@@ -203,11 +203,11 @@ mod tests {
         let moment = Timestamp::from_micros;
         let (early, late) = (1_000_000, 1_700_000);
         for (store, server) in [(early, late), (late, early), (5, 5)] {
-            let shift = Shift::between(moment(store), moment(server));
-            assert_eq!(shift.to_server(moment(store + 3)), moment(server + 3));
-            assert_eq!(shift.to_store(moment(server + 3)), moment(store + 3));
+            let offset = ClockOffset::between(moment(store), moment(server));
+            assert_eq!(offset.to_server(moment(store + 3)), moment(server + 3));
+            assert_eq!(offset.to_store(moment(server + 3)), moment(store + 3));
         }
-        assert_eq!(Shift::between(moment(late), moment(0)).to_server(moment(3)), moment(0));
+        assert_eq!(ClockOffset::between(moment(late), moment(0)).to_server(moment(3)), moment(0));
     }
 
     /// The latency of the two answers must not appear as a difference between the clocks.
@@ -215,8 +215,8 @@ mod tests {
     #[cfg(feature = "redis")]
     fn a_small_difference_between_clocks_counts_as_none() {
         let moment = Timestamp::from_micros;
-        assert_eq!(Shift::between(moment(1_000_000), moment(1_200_000)), Shift::NONE);
-        assert_eq!(Shift::between(moment(1_200_000), moment(1_000_000)), Shift::NONE);
+        assert_eq!(ClockOffset::between(moment(1_000_000), moment(1_200_000)), ClockOffset::NONE);
+        assert_eq!(ClockOffset::between(moment(1_200_000), moment(1_000_000)), ClockOffset::NONE);
     }
 
     /// A replay from a server whose clock is far ahead is not late, and its record lasts as long as
@@ -234,7 +234,7 @@ mod tests {
         use crate::words::terms::{AfterCrash, Terms};
 
         let minutes = |number: u64| Timestamp::from_micros(number * 60_000_000);
-        let shift = Shift::between(minutes(100), minutes(110));
+        let offset = ClockOffset::between(minutes(100), minutes(110));
         let record = Record {
             key: Key::new("tests", "key").unwrap(),
             intent: Intent::of("charge", "", &1).unwrap(),
@@ -261,7 +261,7 @@ mod tests {
             takeover: Takeover::Never,
             not_after: minutes(101),
         };
-        let converted = shift.record_to_store(record);
+        let converted = offset.record_to_store(record);
         let RecordState::Done { finished_at, .. } = converted.state else { panic!("{converted:?}") };
         let note = converted.note.as_ref().map(|note| note.at);
         assert_eq!(
@@ -269,7 +269,7 @@ mod tests {
             (minutes(93), Some(minutes(96)), minutes(95), minutes(92))
         );
         assert_eq!((converted.created_at, converted.updated_at), (minutes(91), minutes(94)));
-        let now = shift.to_store(minutes(110));
+        let now = offset.to_store(minutes(110));
         let answer = decide::claim(&converted, &ask, now);
         assert!(matches!(&answer, decide::Decision::Answer(claim) if claim.word() == "done"), "{answer:?}");
         assert_eq!(converted.expires_at(), Some(minutes(93 + 60)));
@@ -277,7 +277,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_time_is_told_while_the_server_is_away() {
-        let clock = HeardClock::default();
+        let clock = ServerClock::default();
         clock.hear(Timestamp::from_micros(0));
         advance(KEPT * 2).await;
         assert_eq!(asked(&clock, None).await, Some(1_200_000_000));

@@ -6,6 +6,7 @@
 //! - `statements`: the prepared statements and their columns.
 //! - `reading`: reading records within a limit of bytes.
 //! - `answers`: the answer to each operation, from the rows that the statements returned.
+//! - `sql/`: the statements.
 
 pub(super) mod committer;
 pub(super) mod statements;

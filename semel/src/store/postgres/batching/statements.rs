@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Error, Statement};
 
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, DraftState, Replace, Write};
-use crate::store::postgres::sql::Schema;
+use crate::store::postgres::schema::Schema;
 use crate::store::postgres::values::{Moment, Span};
 use crate::store::shared::record_id::Id;
 use crate::words::intent::Intent;
@@ -52,13 +52,13 @@ impl Statements {
             Ok(Forms { many, one })
         };
         let (create, create_carefully, complete_and_create, replace, complete, write, read) = tokio::try_join!(
-            forms(include_str!("../sql/create.sql"), include_str!("../sql/create_one.sql")),
-            prepare(include_str!("../sql/create_carefully.sql")),
-            prepare(include_str!("../sql/complete_and_create.sql")),
-            prepare(include_str!("../sql/replace.sql")),
-            forms(include_str!("../sql/complete.sql"), include_str!("../sql/complete_one.sql")),
-            prepare(include_str!("../sql/write.sql")),
-            prepare(include_str!("../sql/read.sql")),
+            forms(include_str!("sql/create.sql"), include_str!("sql/create_one.sql")),
+            prepare(include_str!("sql/create_carefully.sql")),
+            prepare(include_str!("sql/complete_and_create.sql")),
+            prepare(include_str!("sql/replace.sql")),
+            forms(include_str!("sql/complete.sql"), include_str!("sql/complete_one.sql")),
+            prepare(include_str!("sql/write.sql")),
+            prepare(include_str!("sql/read.sql")),
         )?;
         Ok(Self { create, create_carefully, complete_and_create, replace, complete, write, read })
     }

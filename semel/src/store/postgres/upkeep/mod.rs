@@ -4,6 +4,7 @@
 //! - `watermark`: the unsettled records, found behind a moment before which every record is settled
 //!   or entered in a small table.
 //! - `pages`: the table as parts of its pages.
+//! - `sql/`: the statements.
 
 pub(super) mod prune;
 pub(super) mod watermark;

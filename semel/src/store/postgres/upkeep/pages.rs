@@ -16,7 +16,7 @@ pub(crate) struct Part {
 }
 
 pub(crate) async fn parts(side: &Side, session: &Session) -> Result<Vec<Part>, StoreError> {
-    let question = side.statement(include_str!("../sql/pages.sql"));
+    let question = side.statement(include_str!("sql/pages.sql"));
     let rows = session.client.query(&question, &[]).await.map_err(errors::of_question)?;
     let mut end = 0;
     let parts = rows.iter().map(|row| {

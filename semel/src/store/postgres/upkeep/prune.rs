@@ -67,7 +67,7 @@ impl Sweeper {
             self.next_page.store(swept.next_page, Ordering::Relaxed);
             return Ok(swept.removed);
         }
-        let turn = self.side.statement(include_str!("../sql/sweep_turn.sql"));
+        let turn = self.side.statement(include_str!("sql/sweep_turn.sql"));
         let turn = async { session.client.query_opt(&turn, &[]).await.map_err(errors::of_question) };
         let turn = self.side.in_time(&session, turn).await?;
         let Some(turn) = turn else { return Ok(0) };
@@ -157,14 +157,14 @@ impl Sweeper {
     /// Records that this process keeps the turn, and its position for the process that continues if
     /// this one ends.
     async fn note(&self, session: &Arc<Session>, page: i64, goes_on: bool) -> Result<(), StoreError> {
-        let note = self.side.statement(include_str!("../sql/sweep_reached.sql"));
+        let note = self.side.statement(include_str!("sql/sweep_reached.sql"));
         let noted =
             async { session.client.execute(&note, &[&page, &goes_on]).await.map_err(errors::of_question) };
         self.side.in_time(session, noted).await.map(drop)
     }
 
     async fn prepare(&self, session: &Session, part: &Part) -> Result<Statement, StoreError> {
-        let sweep = self.side.statement(include_str!("../sql/prune.sql"));
+        let sweep = self.side.statement(include_str!("sql/prune.sql"));
         let sweep = sweep.replace(&self.side.statement("semel.records"), &part.table);
         session.client.prepare(&sweep).await.map_err(errors::of_question)
     }

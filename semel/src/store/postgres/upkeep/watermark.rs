@@ -42,20 +42,20 @@ pub(crate) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreE
 
 /// The moment before which every unsettled record is among the known ones.
 pub(crate) async fn watermark(side: &Side, session: &Session) -> Result<Moment, StoreError> {
-    let question = side.statement(include_str!("../sql/watermark.sql"));
+    let question = side.statement(include_str!("sql/watermark.sql"));
     let row = session.client.query_one(&question, &[]).await.map_err(errors::of_question)?;
     Ok(row.get(0))
 }
 
 async fn look(side: &Side, session: &Session) -> Result<(), Error> {
     let look = Step {
-        statement: include_str!("../sql/look.sql"),
-        pass_by: include_str!("../sql/look_past.sql"),
+        statement: include_str!("sql/look.sql"),
+        pass_by: include_str!("sql/look_past.sql"),
         rows: PASSED_ROWS,
     };
     let check = Step {
-        statement: include_str!("../sql/check.sql"),
-        pass_by: include_str!("../sql/check_past.sql"),
+        statement: include_str!("sql/check.sql"),
+        pass_by: include_str!("sql/check_past.sql"),
         rows: CHECKED_ROWS,
     };
     look.repeat(side, session, STEPS).await?;

@@ -26,7 +26,7 @@
 //! - [`suspects`]: the subjects whose operations are sent alone.
 //! - `job`: one operation in the queue, with the place for its answer.
 //! - `worker`: the task that sends batches to one committer.
-//! - `shift`: the state of a worker at the queue, which is cleaned up however the worker ends.
+//! - `guard`: the state of a worker at the queue, which is cleaned up however the worker ends.
 //! - `part`: a part of a batch that is sent as one.
 //! - `failure`: the reason why a part was not committed, and when it is halved.
 
@@ -36,7 +36,7 @@ mod failure;
 mod lanes;
 mod suspects;
 mod queue;
-mod shift;
+mod guard;
 mod worker;
 
 use std::future::Future;
@@ -48,9 +48,9 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::words::error::StoreError;
+use guard::WorkerGuard;
 use job::Job;
 use queue::Queue;
-use shift::Shift;
 use worker::Worker;
 
 /// A committer: the destination of batches, over a connection that may be lost and made again.
@@ -149,8 +149,8 @@ impl<C: Committer> Batcher<C> {
         let queue = Arc::new(Queue::new(committers.len()));
         let tasks = TaskTracker::new();
         for committer in committers {
-            let shift = Shift::new(Arc::clone(&queue));
-            tasks.spawn(Worker::new(Arc::clone(&queue), committer).run(shift));
+            let guard = WorkerGuard::new(Arc::clone(&queue));
+            tasks.spawn(Worker::new(Arc::clone(&queue), committer).run(guard));
         }
         tasks.close();
         Self { queue, tasks }

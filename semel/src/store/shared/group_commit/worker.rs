@@ -8,10 +8,10 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::failure::{Blame, Failure, Halving};
+use super::guard::{LONG, WorkerGuard};
 use super::job::Job;
 use super::part::{Origin, Part, parts};
 use super::queue::{Queue, Taken};
-use super::shift::{LONG, Shift};
 use super::{Committer, Failed, Reply};
 use crate::fault;
 use crate::words::error::StoreError;
@@ -47,21 +47,21 @@ impl<C: Committer> Worker<C> {
     }
 
     /// Sends batches until the queue is closed.
-    pub(super) async fn run(mut self, mut shift: Shift<C>) {
+    pub(super) async fn run(mut self, mut guard: WorkerGuard<C>) {
         let queue = Arc::clone(&self.queue);
         // The timer is reset for each batch, which is cheaper than creating one.
         let mut timer = Box::pin(sleep(LONG));
         while let Some(Taken { jobs, is_suspect }) = queue.next().await {
             let count = jobs.len();
-            shift.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
-            let served = shift.watch(&mut timer, self.serve(jobs, is_suspect)).await;
-            shift.step_back();
+            guard.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
+            let served = guard.watch(&mut timer, self.serve(jobs, is_suspect)).await;
+            guard.step_back();
             if served == Served::PerhapsApplied {
-                shift.begin_recovery();
-                let subjects = shift.subjects();
-                shift.watch(&mut timer, self.recover(&subjects)).await;
+                guard.begin_recovery();
+                let subjects = guard.subjects();
+                guard.watch(&mut timer, self.recover(&subjects)).await;
             }
-            shift.end();
+            guard.end();
             // Callers that were just answered may have their next operation ready. Without this,
             // the first of those would go by itself, and all the rest would wait for it. But
             // callers across a network take their time, and operations that already wait should not

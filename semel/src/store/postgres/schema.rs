@@ -1,4 +1,5 @@
-//! The SQL statements, for a schema. Each is a file of this folder.
+//! The schema of the store, and its place in the statements: each is a file, which runs as it is on
+//! the schema `semel`.
 
 use std::fmt;
 

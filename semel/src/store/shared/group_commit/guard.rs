@@ -1,4 +1,4 @@
-//! The shift of a worker at the queue. It ends with the task of the worker, however that ends: when
+//! The guard of a worker at the queue. It ends with the task of the worker, however that ends: when
 //! the queue is closed, by a panic, or together with its runtime. The callers that wait for this
 //! worker are then answered.
 
@@ -18,7 +18,7 @@ pub(super) const LONG: Duration = Duration::from_millis(10);
 /// The interval at which a slow worker looks for operations that have waited too long.
 const SWEEP: Duration = Duration::from_millis(250);
 
-pub(super) struct Shift<C: Committer> {
+pub(super) struct WorkerGuard<C: Committer> {
     queue: Arc<Queue<C>>,
     /// The subjects of the operations in flight.
     subjects: Vec<C::Subject>,
@@ -29,7 +29,7 @@ pub(super) struct Shift<C: Committer> {
     recovering: bool,
 }
 
-impl<C: Committer> Shift<C> {
+impl<C: Committer> WorkerGuard<C> {
     pub(super) fn new(queue: Arc<Queue<C>>) -> Self {
         Self { queue, subjects: Vec::new(), at_work: false, is_suspect: false, recovering: false }
     }
@@ -88,7 +88,7 @@ impl<C: Committer> Shift<C> {
     }
 }
 
-impl<C: Committer> Drop for Shift<C> {
+impl<C: Committer> Drop for WorkerGuard<C> {
     fn drop(&mut self) {
         let subjects = std::mem::take(&mut self.subjects);
         self.end();
