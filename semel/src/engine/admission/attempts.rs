@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn with_as_many_unsettled_as_may_run_none_begins() {
+    fn no_attempt_begins_while_the_unsettled_ones_are_at_the_limit() {
         let attempts = Arc::new(Attempts::new(2));
         let unsettled = [attempts.unsettled(), attempts.unsettled()];
         assert!(attempts.enter().is_none());
