@@ -23,7 +23,7 @@ pub(crate) fn measure(folder: &Path, rounds: usize, seconds: f64, report: &mut R
         rates.push(rate(&path, Duration::from_secs_f64(seconds)).context("could not write to the disk")?);
     }
     report.text(format!(
-        "The disk by itself: {} appends of 8 KiB a second, each synced (`fdatasync`), {} µs for one ({} to {} a second in the rounds). \
+        "The disk by itself: {} appends of 8 KiB a second, each synced (`fdatasync`), {} µs for one ({} to {} a second in the rounds).\n\
          A claim + complete of one caller waits for two.",
         number(rates.median()),
         number(1e6 / rates.median()),

@@ -1,22 +1,22 @@
 //! The metrics of the engine, the layer and the hot stores.
 //!
-//! The docs of the crate list the names: change both together.
+//! The docs of the crate list the names, so change them together.
 
 use std::time::Duration;
 
 use metrics::{Key, Level, Metadata, counter, with_recorder};
 
-/// The metadata that recorders get with every metric.
+/// The metadata that a recorder receives with every metric.
 static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// The possible answers to a claim.
 const CLAIMS: [&str; 8] =
     ["granted", "done", "running", "held", "mismatch", "late", "unavailable", "refused"];
-/// The possible ends of settling an attempt.
+/// The possible ends of an attempt.
 const SETTLEMENTS: [&str; 7] =
     ["recorded", "released", "abandoned", "held", "superseded", "pending", "refused"];
 
-/// The metrics of one engine. Their keys are made once, because making a key costs more than
+/// The metrics of one engine. Their keys are built once, because building a key costs more than
 /// counting.
 pub(crate) struct Meter {
     claims: Answers<8>,
@@ -26,7 +26,7 @@ pub(crate) struct Meter {
     work_seconds: Key,
 }
 
-/// A counter for each answer.
+/// A counter with one key for each answer.
 struct Answers<const N: usize>([(&'static str, Key); N]);
 
 impl<const N: usize> Answers<N> {
@@ -59,19 +59,19 @@ impl Meter {
         }
     }
 
-    /// Counts and times a claim, answered or not.
+    /// Counts a claim by its answer, and records its duration.
     pub(crate) fn claim(&self, answer: &'static str, took: Duration) {
         self.claims.count(answer);
         time(&self.claim_seconds, took);
     }
 
-    /// Counts and times the settling of an attempt, finished or pending.
+    /// Counts the end of an attempt by its answer, and records the duration of the write.
     pub(crate) fn settlement(&self, answer: &'static str, took: Duration) {
         self.settlements.count(answer);
         time(&self.settle_seconds, took);
     }
 
-    /// Times the work of an attempt.
+    /// Records the duration of the work of an attempt.
     pub(crate) fn work(&self, took: Duration) {
         time(&self.work_seconds, took);
     }
@@ -89,7 +89,7 @@ impl HotMeter {
         Self(Answers::of("semel_hot_questions_total", store, RECALLS))
     }
 
-    /// Counts a claim by the answer of the hot store, or as not asked.
+    /// Counts a claim by the answer of the hot store; `aside` means that it was not asked.
     pub(crate) fn recall(&self, answer: &'static str) {
         self.0.count(answer);
     }
@@ -100,7 +100,7 @@ pub(crate) fn lease_lost(store: &'static str) {
     counter!("semel_leases_lost_total", "store" => store).increment(1);
 }
 
-/// Counts the answer to a request with a key.
+/// Counts an HTTP request with a key by its answer.
 #[cfg(feature = "http")]
 pub(crate) fn request(answer: &'static str) {
     match answer {

@@ -198,7 +198,7 @@ pub(super) async fn noise(args: &Args, server: &Server, sides: &Sides, report: &
     }
     let ratio = again.over(&once);
     report.text(format!(
-        "The same side twice in each round, {USUAL} callers: the second came to {} x the first ({} to {} in the rounds). \
+        "The same side twice in each round, {USUAL} callers: the second came to {} x the first ({} to {} in the rounds).\n\
          A difference of this size between two sides says nothing.",
         number(ratio.median()),
         number(ratio.least()),

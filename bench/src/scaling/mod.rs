@@ -260,7 +260,8 @@ fn tables(args: &Args, load: (&'static str, String), report: &Report) -> String 
         .collect();
     parts.extend(report.versions.iter().map(|(part, version)| format!("{part} {version}")));
     let mut text = format!(
-        "Medians of {} rounds of {} s each, in which the rows take turns; ± is the farthest round. {}.\n",
+        "Medians of {} rounds of {} s each, in which the rows take turns; ± is the distance of the farthest round.\n\
+         {}.\n",
         args.rounds(),
         args.seconds(),
         parts.join("; ")

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let connections = semel::store::PostgresOptions::DEFAULT_CONNECTIONS;
         let side = Arc::new(Semel::connect(&args.url, connections, SCHEMA).await?);
         println!("ready");
-        tokio::io::stdin().read_u8().await.context("nobody said when to begin")?;
+        tokio::io::stdin().read_u8().await.context("could not read the signal to begin")?;
         let before = processor_seconds("self")?;
         let measured = flat_out(args.callers, Duration::from_secs_f64(args.seconds), move |_| {
             let side = Arc::clone(&side);

@@ -1,4 +1,4 @@
-//! Running the work under a lease.
+//! The run of the work under its lease.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -21,7 +21,7 @@ use crate::words::outcome::Outcome;
 use crate::words::terms::AfterCrash;
 
 impl Once {
-    /// Runs the work and settles it, on a task of its own: nothing depends on the caller any more.
+    /// Starts the attempt on a task of its own: it continues if the caller drops its future.
     pub(super) fn start(
         &self,
         mut lease: Lease,
@@ -45,19 +45,19 @@ impl Once {
         permit: Permit,
     ) -> Result<Ran<Outcome>, RunError> {
         let length = || self.engine.policy.terms().lease();
-        let is_late = |heard: Instant| heard.elapsed() > length() / 3;
-        let mut heard = copies.sent;
-        if is_late(heard) {
-            heard = match Box::pin(self.make_sure(lease, intent, copies)).await {
+        let is_late = |since: Instant| since.elapsed() > length() / 3;
+        let mut since = copies.sent;
+        if is_late(since) {
+            since = match Box::pin(self.confirm_or_end(lease, intent, copies)).await {
                 Ok(confirmed) => confirmed,
                 Err(ended) => return *ended,
             };
         }
-        let (store, alive) = (&self.engine.store, &self.engine.alive);
-        let mut renewal = Some(Renewal::begin(store, lease, length(), heard, alive).await);
-        // Others may have had their turn meanwhile, and taken their time.
-        if is_late(heard)
-            && let Err(ended) = Box::pin(self.make_sure(lease, intent, copies)).await
+        let (store, attempts) = (&self.engine.store, &self.engine.alive);
+        let mut renewal = Some(Renewal::begin(store, lease, length(), since, attempts).await);
+        // Beginning the renewals may yield to tasks that run for long.
+        if is_late(since)
+            && let Err(ended) = Box::pin(self.confirm_or_end(lease, intent, copies)).await
         {
             return *ended;
         }
@@ -78,9 +78,9 @@ impl Once {
         result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))))
     }
 
-    /// Makes sure that a lease that took long to get is still ours, and says from when on it is;
-    /// else says how the run ends, without having started the work.
-    async fn make_sure(
+    /// Confirms a lease that was granted slowly. Returns a moment no later than the beginning of
+    /// the confirmed lease; or the result of the run, which ends without starting the work.
+    async fn confirm_or_end(
         &self,
         lease: &Lease,
         intent: &Intent,
@@ -100,13 +100,15 @@ impl Once {
         }
     }
 
-    /// When the renewal was sent by which a lease that took long to get is still ours; `None` if it
-    /// is not. It may be over, and a hook may have found out for another process that nothing
-    /// happened, which is true until the work starts.
+    /// Renews a lease that was granted slowly, before its work starts. Returns the moment at which
+    /// the renewal was sent; `None` if the lease is lost.
     ///
-    /// Only a renewal that was applied, and answered within the lease that it began, confirms
-    /// anything. One that met a locked row is sent again for as long as the patience lasts: the
-    /// lock may be a takeover in its commit.
+    /// The lease may be over already, and a reconcile hook may have told another process that
+    /// nothing happened, which is true as long as the work has not started.
+    ///
+    /// Only a renewal that was applied, and was answered before the renewed lease was over,
+    /// confirms the lease. A renewal that finds the row locked is retried until the patience is
+    /// over, because the lock may belong to a takeover that is being committed.
     async fn confirm(&self, lease: &Lease) -> Result<Option<Instant>, StoreError> {
         let length = self.engine.policy.terms().lease();
         let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
@@ -119,13 +121,13 @@ impl Once {
                 Ok(Ack::Finished | Ack::Superseded | Ack::Missing) => return Ok(None),
                 Err(error) => error,
             };
-            if !patience.lasts(&unconfirmed).await {
+            if !patience.pause_after(&unconfirmed).await {
                 return Err(unconfirmed);
             }
         }
     }
 
-    /// Records what was found out about a lost attempt.
+    /// Records the outcome of a lost attempt that a reconcile hook reported.
     pub(super) async fn record(
         &self,
         lease: &Lease,
@@ -138,7 +140,7 @@ impl Once {
     }
 }
 
-/// What to tell about work that panicked.
+/// The text of the failure of work that panicked.
 fn describe(panic: &(dyn Any + Send)) -> String {
     let message =
         panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! Asking for a key.
+//! A claim of a key, with its retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::error::RunError;
 use super::patience::{CALL_LIMIT, Patience, call};
-use super::voids::Stray;
+use super::voids::UnansweredClaim;
 use super::{Engine, Once};
 use crate::engine::policy::Policy;
 use crate::fault;
@@ -20,35 +20,36 @@ use crate::words::lease::Token;
 use crate::words::terms::Terms;
 use crate::words::time::Timestamp;
 
-/// A released record outlasts every copy of its claim, with a margin for the store's clock as it is
-/// known here.
+/// A released record is kept longer than any copy of its claim can take to arrive, with a margin
+/// for the error of the extrapolated clock of the store.
 const _: () = assert!(
     Policy::MAX_PATIENCE.as_secs() + CALL_LIMIT.as_secs() + 30 <= Terms::RELEASED_RETENTION.as_secs(),
     "a claim could arrive after the record of its release is gone"
 );
 
-/// The copies of one claim that were sent.
+/// The copies of one claim: it is sent again, unchanged, when it is not answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copies {
     token: Token,
     not_after: Timestamp,
-    /// When the first was sent: if it was granted, the lease began no earlier.
+    /// The moment at which the first copy was sent. The lease that it may have got began then or
+    /// later.
     pub(super) sent: Instant,
-    /// Whether one was not answered, so that it may still be on its way.
-    astray: bool,
+    /// Set if a copy was not answered: it may still be in flight.
+    unanswered: bool,
 }
 
 impl Copies {
-    /// Of a claim that was never sent.
+    /// No copies: the claim was not sent.
     pub(super) fn none(ask: &Ask) -> Self {
-        Self { token: ask.token, not_after: ask.not_after, sent: Instant::now(), astray: false }
+        Self { token: ask.token, not_after: ask.not_after, sent: Instant::now(), unanswered: false }
     }
 }
 
 impl Once {
-    /// Claims under a new token. A claim that is not answered is sent again as it is; if it is
-    /// given up while it may have been applied, its token is voided in the background.
-    pub(super) async fn ask(
+    /// Claims a key under a new token. A claim that is not answered is sent again unchanged. If it
+    /// is given up although a copy may have been applied, its token is voided in the background.
+    pub(super) async fn claim(
         &self,
         key: &Key,
         intent: &Intent,
@@ -76,7 +77,7 @@ impl Once {
         takeover: Takeover,
         asked: Instant,
     ) -> Result<(Claim, Copies), RunError> {
-        self.refuse_if_astray()?;
+        self.refuse_if_full()?;
         let mut patience = Patience::since(asked, self.engine.policy.patience(), key);
         let now = self.find_now(&mut patience).await?;
         let ask = Ask {
@@ -86,10 +87,10 @@ impl Once {
             owner: self.engine.owner.clone(),
             terms: self.engine.policy.terms(),
             takeover,
-            not_after: now.after(self.claims_last()),
+            not_after: now.after(self.claim_lifetime()),
         };
         let (token, not_after) = (ask.token, ask.not_after);
-        let mut copies = Copies { token, not_after, sent: Instant::now(), astray: false };
+        let mut copies = Copies { token, not_after, sent: Instant::now(), unanswered: false };
         fault::reach("before_claim");
         loop {
             match call(self.engine.store.claim(&ask)).await {
@@ -99,8 +100,8 @@ impl Once {
                     return Ok((refused, copies));
                 }
                 Err(error) => {
-                    copies.astray |= error.is_unknown();
-                    if !patience.lasts(&error).await {
+                    copies.unanswered |= error.is_unknown();
+                    if !patience.pause_after(&error).await {
                         self.void_later(key, &copies);
                         return Err(RunError::Unavailable(error));
                     }
@@ -109,51 +110,55 @@ impl Once {
         }
     }
 
-    /// For how long a claim may still arrive: while somebody waits for its answer, but not longer
-    /// than the record that it makes is kept. A copy would find nothing then, and begin anew.
-    fn claims_last(&self) -> Duration {
+    /// The time for which the store accepts a claim: as long as the engine waits for its answer,
+    /// but no longer than the record of the claim is kept. A copy that arrived after that would
+    /// find no record, and would run again.
+    fn claim_lifetime(&self) -> Duration {
         let policy = &self.engine.policy;
         (policy.patience() + CALL_LIMIT).min(policy.terms().retention())
     }
 
-    /// The store's clock, asked until it answers or the patience is over.
+    /// The time by the store's clock. The call is retried until the patience is over.
     pub(super) async fn find_now(&self, patience: &mut Patience<'_>) -> Result<Timestamp, RunError> {
         loop {
             match call(self.engine.store.now()).await {
                 Ok(now) => return Ok(now),
-                Err(error) if patience.lasts(&error).await => {}
+                Err(error) if patience.pause_after(&error).await => {}
                 Err(error) => return Err(RunError::Unavailable(error)),
             }
         }
     }
 
-    /// Takes back, in the background, what a copy of the claim may still do or have done. Only for
-    /// a token under which nothing runs any more, and not after an abandon that stands: the key is
-    /// held by its very token.
+    /// Voids the token in the background, if a copy of its claim is unanswered and may have been
+    /// applied or may still be.
+    ///
+    /// It must be called only when no work runs under the token, and not after an abandon that
+    /// stands: the held key has this token, and the void would release it.
     pub(super) fn void_later(&self, key: &Key, copies: &Copies) {
-        if !copies.astray {
+        if !copies.unanswered {
             return;
         }
         let patience = self.engine.policy.patience();
         let due = Instant::now() + patience + CALL_LIMIT;
         let Copies { token, not_after, .. } = *copies;
-        self.engine.voids.enter(Stray { key: key.clone(), token, not_after, due, patience });
-        self.work_on_voids();
+        self.engine.voids.add(UnansweredClaim { key: key.clone(), token, not_after, due, patience });
+        self.start_voids_worker();
     }
 
-    fn work_on_voids(&self) {
+    fn start_voids_worker(&self) {
         let Engine { voids, store, shutdown, tasks, .. } = &*self.engine;
         if let Some(worker) = voids.worker() {
-            tasks.spawn(worker.work(Arc::clone(store), shutdown.clone()));
+            tasks.spawn(worker.run(Arc::clone(store), shutdown.clone()));
         }
     }
 
-    /// Sends no claim while too many were not answered: each may leave a token to be voided.
-    fn refuse_if_astray(&self) -> Result<(), RunError> {
+    /// Refuses to claim while too many claims are unanswered, because each claim may leave another
+    /// token to be voided.
+    fn refuse_if_full(&self) -> Result<(), RunError> {
         if !self.engine.voids.is_full() {
             return Ok(());
         }
-        self.work_on_voids();
+        self.start_voids_worker();
         let full = "too many claims were not answered; they are taken back when the store answers";
         Err(RunError::Unavailable(StoreError::unavailable(full)))
     }

@@ -1,4 +1,4 @@
-//! Why a run came to nothing.
+//! The errors of a run, and of the work in it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::words::error::StoreError;
 use crate::words::outcome::OutcomeError;
 use crate::words::time::Timestamp;
 
-/// What the work returns when it fails.
+/// The error of work that failed.
 ///
 /// A failure is taken to be *unknown* unless it says that nothing happened: the key is then
 /// abandoned, not released. The `?` operator makes an unknown failure of any error.
@@ -29,33 +29,33 @@ pub struct Failure {
     error: Box<dyn StdError + Send + Sync>,
 }
 
-/// What a failure says about what happened.
+/// The statement of a failure about the effect of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureKind {
     NothingHappened,
     Unknown,
-    /// It went well, but its outcome was not recorded with its effect, as the policy says.
+    /// The work succeeded, but did not record its outcome in the transaction of its effect.
     CompletionMissing,
 }
 
 impl Failure {
-    /// It failed before anything can have happened: the key is released and the next attempt runs.
+    /// A failure before any effect: the key is released and the next attempt runs.
     pub fn nothing_happened(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { kind: FailureKind::NothingHappened, error: error.into() }
     }
 
-    /// It failed, and what happened is not known: the key is abandoned.
+    /// A failure after which the effect is not known: the key is abandoned.
     pub fn unknown(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { kind: FailureKind::Unknown, error: error.into() }
     }
 
-    /// It went well, and left no outcome where there must be one.
+    /// A success without the outcome that the work had to record.
     pub(super) fn completion_missing() -> Self {
         let why = "the handler succeeded without recording its outcome in its transaction";
         Self { kind: FailureKind::CompletionMissing, error: why.into() }
     }
 
-    /// Whether the work said that nothing happened.
+    /// Returns `true` if the work said that nothing happened.
     pub fn is_nothing_happened(&self) -> bool {
         self.kind == FailureKind::NothingHappened
     }
@@ -88,47 +88,47 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Why a run has no value to give.
+/// The error of a run that returns no value.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// An attempt is running; ask again later.
     #[error("the key is in use by a running attempt")]
     Pending {
-        /// Since when.
+        /// The time since when the key is in use.
         since: Timestamp,
-        /// When its lease is over, at the latest, if it is not renewed.
+        /// The longest time until its lease is over, if it is not renewed.
         retry_after: Duration,
     },
-    /// An earlier attempt was lost and nobody knows what it did. A new key is not safe: it would
-    /// run again.
+    /// An earlier attempt was lost, and what it did is not known. Do not retry with a new key: the
+    /// work would run again.
     #[error("attempt {} under this key was lost, and its outcome is not known", .0.attempt)]
     Held(Held),
-    /// The key was used for something else.
+    /// The key was used for another intent.
     #[error("the key was used for another request, {:?}, since {}", .0.operation, .0.since)]
     Mismatch(Mismatch),
-    /// Another attempt took over, and there is no outcome yet.
+    /// Another attempt took over the key, and there is no outcome yet.
     #[error("another attempt took over the key")]
     Superseded,
     /// The store did not answer, and nothing ran.
     #[error("the key could not be claimed")]
     Unavailable(#[source] StoreError),
-    /// As many attempts run as [`Once::with_max_attempts`](crate::Once::with_max_attempts) allows.
-    /// Nothing was claimed.
+    /// The number of running attempts has reached the limit of
+    /// [`Once::with_max_attempts`](crate::Once::with_max_attempts). Nothing was claimed.
     #[error("too many attempts are running")]
     TooManyAttempts,
     /// The store has reached its [`Ceiling`](crate::admin::Ceiling), and the key is new. Nothing
     /// was claimed.
-    #[error("the store keeps as much as it may")]
+    #[error("the store has reached its ceiling, and takes no new keys")]
     StoreFull,
     /// The caller has too many unsettled keys, or has used too many new ones. Nothing was claimed.
     #[error("the caller has used up its quota of keys")]
     QuotaExceeded {
-        /// When there may be room again.
+        /// The time after which the caller may use another key.
         retry_after: Duration,
     },
-    /// The work is done, but it is not known to be recorded yet. The engine goes on trying; ask
-    /// again later.
+    /// The work is done, but the store has not confirmed its outcome. The engine retries in the
+    /// background; ask again later.
     #[error("the outcome is not recorded yet")]
     OutcomePending(#[source] StoreError),
     /// The work is done, but the store refused to record it; the key is held.
@@ -142,18 +142,18 @@ pub enum RunError {
          `complete_in` or `semel.complete` before the commit; the key is held"
     )]
     CompletionMissing,
-    /// The runtime was shut down in the middle; whether the work ran is not known.
+    /// The runtime was shut down during the run; the work may have run.
     #[error("the run was interrupted by a shutdown")]
     Interrupted,
     /// The work failed.
     #[error("the work failed{}", if *.nothing_happened { " before anything happened" } else { "" })]
     Failed {
-        /// Whether it said that nothing happened, so that the key is free again.
+        /// Set if the work said that nothing happened; the key can be claimed again.
         nothing_happened: bool,
-        /// What it said.
+        /// The error of the work.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The recorded outcome cannot be read as the requested value.
+    /// The recorded outcome cannot be converted to the requested type.
     #[error("the recorded outcome is not usable")]
     Outcome(#[source] OutcomeError),
 }

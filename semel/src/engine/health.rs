@@ -1,4 +1,4 @@
-//! Whether the store takes what is written.
+//! The health of the store, judged by the writes of the engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,49 +6,51 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How the writes of an engine have fared lately; see
+/// The recent failures and successes of an engine's writes; see
 /// [`Once::store_health`](super::Once::store_health).
 ///
-/// A store with a full disk goes on answering what it can read, so replays say nothing about it:
-/// only writes count here.
+/// Only writes count. A store with a full disk still answers reads, so successful replays say
+/// nothing about its health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreHealth {
-    /// How many claims could not be written since a write last succeeded, and how many ends of
-    /// attempts since an end last succeeded: a store without room for an outcome may have room for
-    /// a claim.
+    /// The number of claims that have failed since the last successful write, plus
+    /// [`failed_ends`](Self::failed_ends).
     pub failed_writes: u32,
-    /// How many of them were ends of attempts; none if no end waits to be written any more.
+    /// The number of ends of attempts that have failed since an end last succeeded; 0 when no end
+    /// is left to be retried. They are counted apart from claims, because a store without room for
+    /// an outcome may have room for a claim.
     pub failed_ends: u32,
-    /// How long ago that was; since the engine was made, if none has succeeded yet.
+    /// The time since the last successful write, or since the creation of the engine.
     pub since_write: Duration,
 }
 
-/// What an engine has heard of its writes.
+/// The counters behind [`StoreHealth`].
 pub(super) struct Health {
     began: Instant,
     failed_claims: AtomicU32,
     ends: Arc<Ends>,
-    /// In milliseconds after the beginning.
-    written: AtomicU64,
+    /// The moment of the last successful write, in milliseconds since `began`.
+    written_ms: AtomicU64,
 }
 
 /// The ends of attempts that were not written.
 #[derive(Default)]
 struct Ends {
-    /// How many since an end last succeeded.
+    /// The failures since an end last succeeded.
     failed: AtomicU32,
-    /// How many are tried again in the background.
-    tried_again: AtomicU32,
+    /// The ends that are being retried in the background.
+    retried: AtomicU32,
 }
 
-/// An end of an attempt that is tried again, until this is dropped.
-pub(super) struct TriedAgain(Arc<Ends>);
+/// A guard that counts the end of an attempt as being retried until it is dropped.
+pub(super) struct RetriedEnd(Arc<Ends>);
 
-impl Drop for TriedAgain {
+impl Drop for RetriedEnd {
     fn drop(&mut self) {
-        if self.0.tried_again.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Written or refused for good: nothing is left that could succeed.
+        if self.0.retried.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // Every end has been written, or refused for good: no retry is left whose success could
+            // reset the count.
             clear(&self.0.failed);
         }
     }
@@ -60,12 +62,13 @@ impl Default for Health {
             began: Instant::now(),
             failed_claims: AtomicU32::new(0),
             ends: Arc::default(),
-            written: AtomicU64::new(0),
+            written_ms: AtomicU64::new(0),
         }
     }
 }
 
-/// Every attempt comes along here, on all threads: most have nothing to change.
+/// Sets the count to 0. The write is skipped if possible, because every attempt on every thread
+/// calls this.
 fn clear(failed: &AtomicU32) {
     if failed.load(Ordering::Relaxed) != 0 {
         failed.store(0, Ordering::Relaxed);
@@ -73,38 +76,38 @@ fn clear(failed: &AtomicU32) {
 }
 
 impl Health {
-    /// A claim was applied.
+    /// Records that a claim was applied.
     pub(super) fn claimed(&self) {
         let now = self.began.elapsed().as_millis() as u64;
-        if self.written.load(Ordering::Relaxed) / 100 != now / 100 {
-            self.written.store(now, Ordering::Relaxed);
+        if self.written_ms.load(Ordering::Relaxed) / 100 != now / 100 {
+            self.written_ms.store(now, Ordering::Relaxed);
         }
         clear(&self.failed_claims);
     }
 
-    /// The end of an attempt was written.
+    /// Records that the end of an attempt was written.
     pub(super) fn ended(&self) {
         self.claimed();
         clear(&self.ends.failed);
     }
 
-    /// A claim was given up.
+    /// Records that a claim was given up.
     pub(super) fn claim_failed(&self) {
         self.failed_claims.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The end of an attempt was not written, and is tried again in the background.
+    /// Records that the end of an attempt was not written at once.
     pub(super) fn end_failed(&self) {
         self.ends.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn tried_again(&self) -> TriedAgain {
-        self.ends.tried_again.fetch_add(1, Ordering::Relaxed);
-        TriedAgain(Arc::clone(&self.ends))
+    pub(super) fn retried_end(&self) -> RetriedEnd {
+        self.ends.retried.fetch_add(1, Ordering::Relaxed);
+        RetriedEnd(Arc::clone(&self.ends))
     }
 
     pub(super) fn now(&self) -> StoreHealth {
-        let written = Duration::from_millis(self.written.load(Ordering::Relaxed));
+        let written = Duration::from_millis(self.written_ms.load(Ordering::Relaxed));
         let failed_ends = self.ends.failed.load(Ordering::Relaxed);
         StoreHealth {
             failed_writes: self.failed_claims.load(Ordering::Relaxed).saturating_add(failed_ends),

@@ -10,7 +10,7 @@
 //! - `settle`: the end of an attempt: complete, release, abandon or hold, until the store answers.
 //! - `wait`: repeats that wait for the attempt that runs.
 //! - `reconcile`: the hook that is asked about lost attempts.
-//! - `voids`: the bounded book of claims whose answer was lost.
+//! - `voids`: the bounded list of claims whose answer was lost.
 //! - `patience`: retries with backoff.
 //! - `health`: how the writes to the store went of late.
 //! - `error`: the reasons why there is no value.
@@ -58,7 +58,7 @@ use crate::words::terms::AfterCrash;
 use self::admission::look::Answered;
 use self::admission::{Admission, Admitted, Refused};
 use self::health::Health;
-use self::renew::Alive;
+use self::renew::LiveAttempts;
 use self::voids::Voids;
 use self::wait::{Waiter, Waiters};
 use crate::runtime::carry::Carried;
@@ -129,7 +129,7 @@ struct Engine {
     owner: Owner,
     reconcile: Option<Arc<dyn Reconcile>>,
     waiters: Arc<Waiters>,
-    alive: Arc<Alive>,
+    alive: Arc<LiveAttempts>,
     voids: Arc<Voids>,
     admission: Admission,
     health: Arc<Health>,
@@ -492,18 +492,18 @@ impl Once {
         until: Instant,
         caller: &mut Caller,
         waiter: &mut Option<Box<Waiter>>,
-    ) -> Result<(), NobodyWaits> {
+    ) -> Result<(), WaitEnded> {
         if Instant::now() >= until {
-            return Err(NobodyWaits);
+            return Err(WaitEnded);
         }
         let waiter = match waiter {
             Some(waiter) => waiter,
-            None => waiter.insert(Box::new(self.engine.waiters.enter(key).ok_or(NobodyWaits)?)),
+            None => waiter.insert(Box::new(self.engine.waiters.enter(key).ok_or(WaitEnded)?)),
         };
         tokio::select! {
             biased;
-            () = caller.leaves() => Err(NobodyWaits),
-            () = self.engine.waits_end.cancelled() => Err(NobodyWaits),
+            () = caller.leaves() => Err(WaitEnded),
+            () = self.engine.waits_end.cancelled() => Err(WaitEnded),
             () = waiter.wait(until, &self.engine.store, &self.engine.tasks) => Ok(()),
         }
     }
@@ -556,5 +556,6 @@ enum Place {
     Here,
 }
 
-/// There is no time left to wait, no room, or nobody who would hear of it.
-struct NobodyWaits;
+/// The end of a wait after which the request is refused: its time is over, there are too many
+/// waiters, a shutdown has begun, or the caller has left.
+struct WaitEnded;

@@ -1,4 +1,4 @@
-//! Asking a store again, for a while.
+//! Retries with backoff for calls of the store, within a limited time.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,20 +12,22 @@ use crate::words::error::StoreError;
 use crate::words::key::Key;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// While somebody waits for the answer.
+/// The longest pause of a retry for which a caller waits.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// In the background, for the end of an attempt: until it is written, its key stays running, though
-/// the store is back.
+/// The longest pause when the end of an attempt is retried in the background. It is short because
+/// the key stays running until the end is written, even if the store is up again.
 pub(super) const LONGEST_SETTLING_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long one question may take before it counts as not answered. A store bounds its own calls;
-/// this is for one that does not.
+/// The timeout of one call of the store. Stores have timeouts of their own; this one is for a store
+/// without.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// Pauses that grow, until the patience is over.
+/// An exponential backoff that ends when the patience is over.
 pub(super) struct Patience<'a> {
     length: Duration,
+    /// The end; `None` before a shutdown.
     until: Option<Instant>,
+    /// The shutdown that begins the patience; `None` if it has begun.
     shutdown: Option<CancellationToken>,
     pause: Duration,
     longest: Duration,
@@ -33,7 +35,7 @@ pub(super) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// For this long, from then on.
+    /// A patience of this length that began at this moment.
     pub(super) fn since(began: Instant, length: Duration, key: &'a Key) -> Self {
         Self {
             length,
@@ -45,7 +47,8 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Until the shutdown, and this long after it, for background work that must get through.
+    /// A patience that lasts until the shutdown and for this length after it, for background work
+    /// that must not be given up earlier.
     pub(super) fn until_shutdown(
         shutdown: &CancellationToken,
         length: Duration,
@@ -60,14 +63,15 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// After an error: pauses and says whether to ask again. It is boxed, as most questions are
-    /// answered at once.
-    pub(super) fn lasts<'b>(&'b mut self, error: &StoreError) -> BoxFuture<'b, bool> {
+    /// Pauses after an error. Returns `true` if the call should be retried.
+    ///
+    /// The future is boxed, which keeps the futures of the callers small: most calls need no retry.
+    pub(super) fn pause_after<'b>(&'b mut self, error: &StoreError) -> BoxFuture<'b, bool> {
         let is_transient = error.is_transient();
         Box::pin(async move { is_transient && self.pause().await })
     }
 
-    /// Pauses, if the patience lasts as long.
+    /// Pauses and returns `true`, unless the patience would be over before the end of the pause.
     async fn pause(&mut self) -> bool {
         if self.until.is_some_and(|until| Instant::now() + self.pause > until) {
             return false;
@@ -85,7 +89,7 @@ impl<'a> Patience<'a> {
         true
     }
 
-    /// The shutdown has begun: from now on as if somebody waited.
+    /// Begins the limited time after a shutdown, with pauses as short as for a waiting caller.
     fn hurry(&mut self) {
         self.until = Some(Instant::now() + self.length);
         self.shutdown = None;
@@ -93,14 +97,14 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Tasks of different keys that began together do not ask together for ever. It is made of the key
-/// and not of chance, so that a history can be replayed.
+/// The share of a pause that is added to it, by key: retries of different keys that began together
+/// spread out. It is not random, so a recorded history can be replayed.
 fn spread_percent(key: &Key) -> u32 {
     let mix = |hash: u32, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
     key.value().bytes().fold(7, mix) % 5 * 20
 }
 
-/// The answer to one question, or that there was none within the limit.
+/// Waits for the answer to one call of the store, for [`CALL_LIMIT`] at most.
 pub(super) async fn call<T>(
     question: impl Future<Output = Result<T, StoreError>> + Unpin,
 ) -> Result<T, StoreError> {

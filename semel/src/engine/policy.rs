@@ -1,4 +1,4 @@
-//! What happens after a crash, and the limits.
+//! The policy of an engine: the rule for a key after a crash, and the limits of an attempt.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::protocol::ask::Takeover;
 use crate::words::outcome::Outcome;
 use crate::words::terms::{self, AfterCrash, Terms, TermsError};
 
-/// How keys are run: what happens after a crash, and the limits.
+/// The rule for a key after a crash, and the limits of an attempt.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,13 +30,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The longest time to ask an unreachable store again before giving up.
+    /// The longest patience that can be set.
     pub const MAX_PATIENCE: Duration = Duration::from_secs(60);
-    /// The longest time a repeat may wait for the running attempt.
+    /// The longest wait of a repeat for the running attempt that can be set.
     pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
-    /// The handler starts at most once. After a crash the key is held, because nobody knows what
-    /// happened.
+    /// The policy under which the handler starts at most once. After a crash the key is held,
+    /// because what the lost attempt did is not known.
     pub fn hold() -> Self {
         Self {
             terms: Terms::DEFAULT,
@@ -46,19 +46,21 @@ impl Policy {
         }
     }
 
-    /// The next attempt takes over when the lease is over. The handler starts at most once plus the
-    /// leases that ran out; its effects must bear that, or be deduplicated by key or fence.
+    /// The policy under which the next attempt takes over when the lease is over. The handler may
+    /// start once more for each lease that ran out, so its effects must bear a second run, or be
+    /// deduplicated by key or fence.
     pub fn retry() -> Self {
         Self::hold().with_after_crash(AfterCrash::Retry)
     }
 
-    /// As [`Policy::retry`], for handlers that record their outcome in the transaction of their
-    /// effect: effects are committed exactly once.
+    /// The policy for handlers that record their outcome in the transaction of their effect. The
+    /// next attempt takes over as under [`Policy::retry`], and the effect is committed exactly
+    /// once.
     ///
-    /// Only a store that shares its transactions with the handler can keep that promise, which is
-    /// Postgres; over any other one, [`Once::with_policy`](crate::Once::with_policy) refuses it.
-    /// Work that succeeds without having recorded its outcome is an error, and its key is held: a
-    /// retry would repeat its effect.
+    /// It needs a store that shares its transactions with the handler, which is Postgres; over any
+    /// other store, [`Once::with_policy`](crate::Once::with_policy) refuses it. A handler that
+    /// succeeds without recording its outcome is an error, and its key is held: a retry would
+    /// repeat its effect.
     pub fn transactional() -> Self {
         Self::hold().with_after_crash(AfterCrash::Transactional)
     }
@@ -121,7 +123,7 @@ impl Policy {
         Ok(Self { max_body_bytes, ..self })
     }
 
-    /// What happens after a crash.
+    /// The rule for a key after a crash.
     pub fn after_crash(&self) -> AfterCrash {
         self.terms.after_crash()
     }
@@ -131,12 +133,12 @@ impl Policy {
         self.terms
     }
 
-    /// How long a store is asked again.
+    /// The time for which a store that does not answer is asked again.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// How long a repeat waits.
+    /// The time for which a repeat waits for the running attempt.
     pub fn wait(&self) -> Duration {
         self.wait
     }
@@ -146,7 +148,7 @@ impl Policy {
         self.max_body_bytes
     }
 
-    /// What a claim under this policy may take over.
+    /// The permission of a claim under this policy to take over a lost attempt.
     pub fn takeover(&self) -> Takeover {
         match self.after_crash() {
             AfterCrash::Hold => Takeover::Never,
@@ -155,11 +157,11 @@ impl Policy {
     }
 }
 
-/// A policy that breaks a limit; the message names it.
+/// The error of a policy that breaks a limit, or that its store cannot carry out.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// A duration is out of range.
+    /// A duration is outside its limits.
     #[error(transparent)]
     Terms(#[from] TermsError),
     /// The policy is [`Policy::transactional`], and the store has no transactions for handlers.
@@ -171,12 +173,12 @@ pub enum PolicyError {
         /// The name of the store.
         store: &'static str,
     },
-    /// The limit for bodies is above what any store takes.
+    /// The limit for bodies is larger than any store supports.
     #[error("a body limit of {bytes} bytes is over the highest, {limit}")]
     Body {
-        /// What was given.
+        /// The limit that was set.
         bytes: usize,
-        /// The highest.
+        /// The largest limit that can be set.
         limit: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Finding out what a lost attempt did.
+//! The reconcile hook, which finds out what a lost attempt did.
 
 use std::future::Future;
 
@@ -12,27 +12,29 @@ use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::outcome::Outcome;
 
-/// What is known about a lost attempt.
+/// The answer of a reconcile hook about a lost attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled {
-    /// It happened, with this outcome: it is recorded and replayed.
+    /// The effect happened, with this outcome, which is recorded and replayed.
     Happened(Outcome),
-    /// It did not happen and will not: the work runs.
+    /// The effect did not happen and will not: the work runs.
     DidNotHappen,
-    /// Nobody knows: the key stays held.
+    /// The hook cannot tell: the key stays held.
     Unknown,
 }
 
-/// Is asked about a held key before its caller is refused.
+/// A hook that the engine calls for a held key before it refuses the caller.
 ///
-/// Ask the place where the effect would be: the payment provider, the mail log. The answer must
-/// hold for good. An owner that was only slow may still be at work when its lease is over; whoever
-/// says "did not happen" while it lives lets the work run twice. A closure `Fn(Key, Intent, Held)
-/// -> impl Future<Output = Reconciled>` is one.
+/// The hook asks the system where the effect would be visible, such as the payment provider or the
+/// mail log. Its answer must remain true: an owner that was only slow may still be at work when its
+/// lease is over, so the answer [`Reconciled::DidNotHappen`] about an owner that still runs lets
+/// the work run twice.
+///
+/// Every closure `Fn(Key, Intent, Held) -> impl Future<Output = Reconciled>` implements this trait.
 #[async_trait]
 pub trait Reconcile: Send + Sync + 'static {
-    /// What became of this attempt.
+    /// Finds out what this attempt did.
     async fn reconcile(&self, key: Key, intent: Intent, held: Held) -> Reconciled;
 }
 
@@ -48,7 +50,7 @@ where
 }
 
 impl Once {
-    /// Asks the hook about a lost attempt, for as long as a lease at most.
+    /// Asks the hook about a lost attempt, for at most the length of a lease.
     pub(super) async fn find_out(&self, key: &Key, intent: &Intent, held: Held) -> Reconciled {
         let Some(hook) = self.engine.reconcile.clone() else {
             return Reconciled::Unknown;

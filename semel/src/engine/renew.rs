@@ -1,8 +1,13 @@
-//! Keeping leases alive while their work runs.
+//! The renewals of the leases of all attempts in this process.
 //!
-//! Most work is done before its first renewal is due. So an attempt is only entered into a book,
-//! and one task looks after all of a runtime: when a renewal is due, it starts a task that renews
-//! that lease from then on. A handler that blocks its thread does not stop either.
+//! ```text
+//! begin ──> scheduled ──(a third of the lease has passed)──> renewed by a task of its own
+//!               └───────────(the attempt ends)───────────────────────┴──> forgotten
+//! ```
+//! Most attempts end before their first renewal is due, so starting one only adds an entry to the
+//! schedule of its runtime. One task per runtime watches that schedule, and starts a task for each
+//! lease whose first renewal is due. A lease is renewed on a task of its own, so a handler that
+//! blocks its thread does not stop the renewals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,183 +28,163 @@ use crate::words::error::StoreError;
 use crate::words::key::Key;
 use crate::words::lease::{Alarm, Fence, Lease};
 
-/// The attempts that are alive in this process.
+/// The attempts that run in this process, with the renewals of their leases.
 #[derive(Default)]
-pub(super) struct Alive {
-    book: Mutex<Book>,
-}
+pub(super) struct LiveAttempts(Mutex<State>);
 
 #[derive(Default)]
-struct Book {
+struct State {
     attempts: BTreeSet<(Fence, Key)>,
-    /// Leases that were not renewed yet. Those of a runtime are looked after there: it may be the
-    /// only one that goes on.
-    waiting: HashMap<Id, Waiting>,
-    /// Leases that are being renewed, by their tokens: few live for so long.
-    renewed: BTreeMap<[u8; 16], (DropGuard, JoinHandle<()>)>,
+    /// The schedule of each runtime: when one runtime stops, the leases of the others are still
+    /// renewed.
+    schedules: HashMap<Id, Schedule>,
+    /// The tasks that renew a lease, by its token. They are few, because few attempts last until
+    /// their first renewal.
+    tasks: BTreeMap<[u8; 16], (DropGuard, JoinHandle<()>)>,
 }
 
-impl Book {
-    /// Takes a lease off the book: it is not renewed again, except by the task that does so
-    /// already.
-    fn end(&mut self, renewal: &Renewal) -> Option<(DropGuard, JoinHandle<()>)> {
-        if let Some(waiting) = self.waiting.get_mut(&renewal.runtime) {
-            waiting.by_due.remove(&renewal.due);
-            if waiting.by_due.is_empty() && waiting.next_look.is_none() {
-                self.waiting.remove(&renewal.runtime);
+/// The first renewals of the leases of one runtime.
+#[derive(Default)]
+struct Schedule {
+    /// The renewals by the moment at which they are due, and the token of the lease.
+    first_renewals: BTreeMap<(Instant, [u8; 16]), Box<Renewer>>,
+    /// The moment until which the watcher sleeps.
+    next_check: Option<Instant>,
+    /// Wakes the watcher for a renewal that is due before `next_check`.
+    earlier: Arc<Notify>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl Schedule {
+    /// Returns `true` if the watcher runs. It ends together with the schedule, or with its runtime.
+    fn is_watched(&self) -> bool {
+        self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished())
+    }
+}
+
+impl State {
+    /// Removes a lease. Its renewals end when the returned guard is dropped, if they have begun.
+    fn remove(&mut self, renewal: &Renewal) -> Option<(DropGuard, JoinHandle<()>)> {
+        let (_, token) = renewal.due;
+        if let Some(schedule) = self.schedules.get_mut(&renewal.runtime) {
+            schedule.first_renewals.remove(&renewal.due);
+            if schedule.first_renewals.is_empty() && !schedule.is_watched() {
+                self.schedules.remove(&renewal.runtime);
             }
         }
-        self.renewed.remove(&renewal.due.1)
+        self.tasks.remove(&token)
     }
 }
 
-/// The leases of a runtime that were not renewed yet.
-#[derive(Default)]
-struct Waiting {
-    by_due: BTreeMap<Due, Box<Keeper>>,
-    /// When the task that looks after them does so next, if there is one.
-    next_look: Option<Instant>,
-    /// A renewal is due earlier than that.
-    earlier: Arc<Notify>,
-}
-
-/// When a lease is to be renewed for the first time, and whose it is.
-type Due = (Instant, [u8; 16]);
-
-impl Alive {
-    /// Whether this attempt is: then it is not lost, whatever its lease says.
+impl LiveAttempts {
+    /// Returns `true` if this attempt runs in this process: it is not lost, even if its lease is
+    /// over.
     pub(super) fn has(&self, key: &Key, fence: Fence) -> bool {
-        self.book().attempts.contains(&(fence, key.clone()))
+        self.state().attempts.contains(&(fence, key.clone()))
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters an attempt, and says whether somebody had to be woken to look after it in time.
-    fn enter(self: &Arc<Self>, renewal: &Renewal, keeper: Box<Keeper>) -> bool {
-        let mut book = self.book();
-        book.attempts.insert(renewal.attempt.clone());
-        let waiting = book.waiting.entry(renewal.runtime).or_default();
-        waiting.by_due.insert(renewal.due, keeper);
-        let earlier = Arc::clone(&waiting.earlier);
-        match waiting.next_look {
-            Some(next) if next <= renewal.due.0 => return false,
-            Some(_) => {
-                drop(book);
-                earlier.notify_one();
-            }
-            None => {
-                waiting.next_look = Some(renewal.due.0);
-                // A runtime that ends drops the task right here, and that needs the book.
-                drop(book);
-                let looker = Looker { alive: Arc::downgrade(self), runtime: renewal.runtime, ended: false };
-                tokio::spawn(looker.look(earlier));
-            }
+    /// Adds an attempt, and schedules its first renewal. Returns `true` if the watcher was started
+    /// or woken for it.
+    fn add(self: &Arc<Self>, renewal: &Renewal, renewer: Box<Renewer>) -> bool {
+        let mut state = self.state();
+        state.attempts.insert(renewal.attempt.clone());
+        let (due, _) = renewal.due;
+        let schedule = state.schedules.entry(renewal.runtime).or_default();
+        schedule.first_renewals.insert(renewal.due, renewer);
+        if !schedule.is_watched() {
+            schedule.next_check = Some(due);
+            let watch = watch_schedule(Arc::downgrade(self), renewal.runtime, Arc::clone(&schedule.earlier));
+            schedule.watcher = Some(tokio::spawn(watch));
+        } else if schedule.next_check.is_some_and(|next| due < next) {
+            schedule.earlier.notify_one();
+        } else {
+            return false;
         }
         true
     }
 
-    /// Begins to renew what is due in this runtime, and says when the next is; `None` if there is
-    /// none.
-    fn renew_due(&self, runtime: Id) -> Option<Instant> {
-        let mut book = self.book();
-        let Book { waiting: all, renewed, .. } = &mut *book;
-        let waiting = all.get_mut(&runtime)?;
+    /// Starts the renewals of a runtime that are due. Returns the moment at which the next one is
+    /// due, or removes the schedule if it is empty.
+    fn start_due(&self, runtime: Id) -> Option<Instant> {
+        let mut state = self.state();
+        let State { schedules, tasks, .. } = &mut *state;
+        let schedule = schedules.get_mut(&runtime)?;
         let now = Instant::now();
-        while let Some(first) = waiting.by_due.first_entry().filter(|first| first.key().0 <= now) {
-            let ((_, token), keeper) = first.remove_entry();
+        while let Some(first) = schedule.first_renewals.first_entry().filter(|first| first.key().0 <= now) {
+            let ((_, token), renewer) = first.remove_entry();
             let stop = CancellationToken::new();
-            let task = tokio::spawn(keeper.keep(stop.clone()));
-            renewed.insert(token, (stop.drop_guard(), task));
+            let task = tokio::spawn(renewer.run(stop.clone()));
+            tasks.insert(token, (stop.drop_guard(), task));
         }
-        waiting.next_look = waiting.by_due.first_key_value().map(|(due, _)| due.0);
-        let next = waiting.next_look;
+        schedule.next_check = schedule.first_renewals.first_key_value().map(|((due, _), _)| *due);
+        let next = schedule.next_check;
         if next.is_none() {
-            all.remove(&runtime);
+            schedules.remove(&runtime);
         }
         next
     }
 }
 
-/// The task that looks after the leases of a runtime.
-struct Looker {
-    alive: Weak<Alive>,
-    runtime: Id,
-    ended: bool,
-}
-
-impl Looker {
-    /// Looks whenever a renewal is due, until none is any more.
-    async fn look(mut self, earlier: Arc<Notify>) {
-        while let Some(next) = self.alive.upgrade().and_then(|alive| alive.renew_due(self.runtime)) {
-            tokio::select! {
-                biased;
-                () = sleep_until(next) => {}
-                () = earlier.notified() => {}
-            }
-        }
-        self.ended = true;
-    }
-}
-
-impl Drop for Looker {
-    fn drop(&mut self) {
-        // One that has ended by itself has said so, and another may look by now. One that dies does
-        // so with its runtime, and so do the attempts.
-        if !self.ended
-            && let Some(alive) = self.alive.upgrade()
-            && let Some(waiting) = alive.book().waiting.get_mut(&self.runtime)
-        {
-            waiting.next_look = None;
+/// The watcher of a schedule: starts renewals when they are due, until the schedule is empty.
+async fn watch_schedule(attempts: Weak<LiveAttempts>, runtime: Id, earlier: Arc<Notify>) {
+    while let Some(next) = attempts.upgrade().and_then(|attempts| attempts.start_due(runtime)) {
+        tokio::select! {
+            biased;
+            () = sleep_until(next) => {}
+            () = earlier.notified() => {}
         }
     }
 }
 
-/// A lease that is renewed, from when it is due, for as long as this is kept.
+/// A guard for the renewals of one lease: they end when it is dropped.
 pub(super) struct Renewal {
-    alive: Arc<Alive>,
+    attempts: Arc<LiveAttempts>,
     attempt: (Fence, Key),
-    due: Due,
+    /// The moment at which the first renewal is due, and the token of the lease.
+    due: (Instant, [u8; 16]),
     runtime: Id,
 }
 
 impl Renewal {
-    /// Renewal of a lease that was last asked for at `heard`, which is at the latest when it began.
-    /// From now on the lease tells of its loss.
+    /// Schedules the renewals of a lease that began at `since` or later. From now on the lease
+    /// reports its loss.
     pub(super) async fn begin(
         store: &Arc<dyn Store>,
         lease: &mut Lease,
         length: Duration,
-        heard: Instant,
-        alive: &Arc<Alive>,
+        since: Instant,
+        attempts: &Arc<LiveAttempts>,
     ) -> Self {
         let alarm = lease.set_alarm();
-        // It leaves the book when it is dropped, in the middle of this, too.
+        // The guard exists before the first await, so a future that is dropped there removes the
+        // attempt again.
         let renewal = Self {
-            alive: Arc::clone(alive),
+            attempts: Arc::clone(attempts),
             attempt: (lease.fence(), lease.key().clone()),
-            due: (heard + length / 3, *lease.token().as_bytes()),
+            due: (since + length / 3, *lease.token().as_bytes()),
             runtime: Handle::current().id(),
         };
-        let keeper = Keeper { store: Arc::clone(store), lease: lease.clone(), length, heard, alarm };
-        if alive.enter(&renewal, Box::new(keeper)) {
-            // Whoever looks after it may be next in line on this very thread, and the work may
-            // block that: let it set its timer first.
+        let renewer = Renewer { store: Arc::clone(store), lease: lease.clone(), length, since, alarm };
+        if attempts.add(&renewal, Box::new(renewer)) {
+            // The watcher may be the next task of this very thread, which the work may block: the
+            // watcher sets its timer first.
             yield_now().await;
         }
         renewal
     }
 
-    /// Renews no more. When this returns, no renewal is on its way: one that came after an abandon
-    /// would revive the lease of a key that nobody runs.
+    /// Ends the renewals. When this returns, no renewal is in flight: a renewal that arrived after
+    /// an abandon would revive the lease of a key without an attempt.
     pub(super) async fn stop(self) {
-        let renewed = self.alive.book().end(&self);
-        if let Some((stop, task)) = renewed {
+        let begun = self.attempts.state().remove(&self);
+        if let Some((stop, task)) = begun {
             drop(stop);
-            // It ends by itself; a panic in the store is the store's, and says nothing about the
-            // work.
+            // A panic in here is a panic of the store, which says nothing about the work.
             let _ended = task.await;
         }
     }
@@ -207,50 +192,51 @@ impl Renewal {
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        let mut book = self.alive.book();
-        book.attempts.remove(&self.attempt);
-        let renewed = book.end(self);
-        drop(book);
-        // Dropping the guard stops the task.
-        drop(renewed);
+        let mut state = self.attempts.state();
+        state.attempts.remove(&self.attempt);
+        let begun = state.remove(self);
+        // The lock is released before the guard is dropped, which wakes the task.
+        drop(state);
+        drop(begun);
     }
 }
 
-struct Keeper {
+/// The task that renews one lease.
+struct Renewer {
     store: Arc<dyn Store>,
     lease: Lease,
     length: Duration,
-    /// When the lease was last asked for.
-    heard: Instant,
+    /// The lease began at this moment or later.
+    since: Instant,
     alarm: Arc<Alarm>,
 }
 
-impl Keeper {
-    async fn keep(self: Box<Self>, stop: CancellationToken) {
-        // When the last renewal that got through was sent.
-        let heard = watch::Sender::new(self.heard);
+impl Renewer {
+    async fn run(self: Box<Self>, stop: CancellationToken) {
+        // The moment at which the last successful renewal was sent: the lease began then or later.
+        let since = watch::Sender::new(self.since);
         tokio::select! {
             biased;
-            () = self.renew(&heard, &stop) => {}
-            () = self.watch(heard.subscribe()) => {}
+            () = self.renew(&since, &stop) => {}
+            () = self.watch(since.subscribe()) => {}
         }
     }
 
-    /// Renews three times a lease. A renewal that fails is sent again soon, so that one lost
-    /// message costs nothing.
-    async fn renew(&self, heard: &watch::Sender<Instant>, stop: &CancellationToken) {
-        let mut next = self.heard + self.length / 3;
+    /// Renews the lease three times in its length. A failed renewal is retried early, so one lost
+    /// message does not cost the lease.
+    async fn renew(&self, since: &watch::Sender<Instant>, stop: &CancellationToken) {
+        let mut next = self.since + self.length / 3;
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 () = sleep_until(next) => {}
             }
-            let asked = Instant::now();
-            next = match timeout((self.length / 6).min(CALL_LIMIT), self.ask()).await {
+            let sent = Instant::now();
+            next = match timeout((self.length / 6).min(CALL_LIMIT), self.renew_once()).await {
                 Ok(Ok(true)) => {
-                    heard.send_replace(asked);
-                    asked + self.length / 3
+                    since.send_replace(sent);
+                    sent + self.length / 3
                 }
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) => {
@@ -265,8 +251,9 @@ impl Keeper {
         }
     }
 
-    /// One renewal: whether to go on.
-    async fn ask(&self) -> Result<bool, StoreError> {
+    /// Sends one renewal. Returns `true` if the lease is still this attempt's, and `false` if there
+    /// is nothing left to renew.
+    async fn renew_once(&self) -> Result<bool, StoreError> {
         fault::reach("before_renew");
         match self.store.renew(&self.lease, self.length).await? {
             Ack::Applied | Ack::Repeated => Ok(true),
@@ -278,23 +265,23 @@ impl Keeper {
         }
     }
 
-    /// Whether the outcome is this attempt's own, recorded in a transaction of the work.
+    /// Returns `true` if this attempt has recorded the outcome, in a transaction of its work.
     async fn recorded_by_the_work(&self) -> Result<bool, StoreError> {
         let found = call(self.store.find(self.lease.key())).await?;
         Ok(found.is_some_and(|record| record.token == self.lease.token()))
     }
 
-    /// Raises the alarm when no renewal got through for a whole lease. Goes on: the lease may still
-    /// be ours.
-    async fn watch(&self, mut heard: watch::Receiver<Instant>) {
+    /// Raises the alarm when no renewal has succeeded for the length of the lease. The renewals
+    /// continue: unless another attempt takes over, a later one still succeeds.
+    async fn watch(&self, mut since: watch::Receiver<Instant>) {
         loop {
-            let over = *heard.borrow_and_update() + self.length;
+            let over = *since.borrow_and_update() + self.length;
             let renewed = tokio::select! {
                 biased;
-                renewed = heard.changed() => renewed,
+                renewed = since.changed() => renewed,
                 () = sleep_until(over) => {
                     self.raise("no renewal got through for a whole lease");
-                    heard.changed().await
+                    since.changed().await
                 }
             };
             if renewed.is_err() {

@@ -1,4 +1,4 @@
-//! Settling an attempt: record, release, abandon or hold, and what to tell the caller.
+//! The end of an attempt: complete, release, abandon or hold, and the answer to the caller.
 
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::words::outcome::Outcome;
 use crate::words::record::RecordState;
 use crate::words::terms::AfterCrash;
 
-/// What the result of the work writes to the record.
+/// The write to the record that ends an attempt, chosen by the result of its work.
 enum Ending {
     Complete(Outcome),
     Release,
@@ -40,7 +40,7 @@ impl Ending {
         }
     }
 
-    /// Where a process may end before it is written.
+    /// The failpoint before the write.
     fn point(&self) -> &'static str {
         match self {
             Self::Complete(_) => "before_complete",
@@ -49,19 +49,20 @@ impl Ending {
         }
     }
 
-    /// Whether the key is held by this very token now, and must stay so: after an abandon or a hold
-    /// that stands.
+    /// Returns `true` if the record keeps this attempt's token without a lease: after an abandon or
+    /// a hold that stands. A void of the token would release the key.
     fn holds_key(&self, ack: Ack) -> bool {
         matches!(self, Self::Abandon(_) | Self::Hold(_)) && ack.stands()
     }
 
-    /// Whether an operator has to settle the key after an end that stands. Under other policies an
-    /// abandoned key is lost: the next attempt takes it over.
+    /// Returns `true` if an operator has to settle the key after an end that stands. An abandoned
+    /// key is held only under `hold`; under other policies it is lost, and the next attempt takes
+    /// it over.
     fn leaves_held(&self, ack: Ack, after_crash: AfterCrash) -> bool {
         self.holds_key(ack) && (after_crash == AfterCrash::Hold || matches!(self, Self::Hold(_)))
     }
 
-    /// One word for what came of writing it, for metrics.
+    /// The result of the write as one word, for metrics.
     fn word(&self, written: &Result<Ack, StoreError>) -> &'static str {
         match (written, self) {
             (Ok(ack), _) if !ack.stands() => "superseded",
@@ -76,8 +77,8 @@ impl Ending {
 }
 
 impl Once {
-    /// Writes what the work came to, and tells the caller what is recorded: its own outcome, or the
-    /// winner's.
+    /// Writes the end of an attempt. Returns the recorded outcome: this attempt's, or that of the
+    /// attempt that has the key instead.
     pub(super) async fn settle(
         &self,
         lease: &Lease,
@@ -117,8 +118,8 @@ impl Once {
         match result {
             Ok(outcome) if ack.stands() => Ok(Ran { value: outcome, replayed: false }),
             Err(failure) if ack.stands() => Err(failure.into()),
-            // The release was applied before, its answer was lost, and the next attempt has the key
-            // already. Or it was taken over. Either way it is true that nothing happened here.
+            // An earlier copy of the release was applied and the next attempt has the key already,
+            // or the key was taken over. In both cases this attempt has had no effect.
             Err(failure) if failure.is_nothing_happened() => {
                 Box::pin(self.winner(lease, intent)).await.map_err(|error| match error {
                     RunError::Superseded => failure.into(),
@@ -142,7 +143,7 @@ impl Once {
     ) {
         let (once, lease, copies) = (self.clone(), lease.clone(), *copies);
         let unsettled = unsettled.unwrap_or_else(|| self.engine.admission.unsettled());
-        let tried = self.engine.health.tried_again();
+        let tried = self.engine.health.retried_end();
         self.engine.tasks.spawn(async move {
             let _until_settled = (renewal, tried);
             let mut unsettled = Some(unsettled);
@@ -185,7 +186,7 @@ impl Once {
                 }
                 Err(error) => {
                     unsettled.get_or_insert_with(|| self.engine.admission.unsettled());
-                    if !patience.lasts(&error).await {
+                    if !patience.pause_after(&error).await {
                         return Err(error);
                     }
                 }
@@ -193,8 +194,8 @@ impl Once {
         }
     }
 
-    /// The store has answered: waiters look again, and copies of the claim that may still be on
-    /// their way are taken back. Not those of a key that stays held: a void would release it.
+    /// Wakes the waiters after the end was written, and voids unanswered copies of the claim. The
+    /// copies of a key that stays held are not voided, because a void would release it.
     fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
         self.ended(lease, !ending.leaves_held(ack, self.engine.policy.after_crash()));
         if !ending.holds_key(ack) {
@@ -208,15 +209,15 @@ impl Once {
         self.engine.waiters.wake(lease.key());
     }
 
-    /// Gives back a key whose work was not started.
+    /// Releases, in the background, a key whose work was not started.
     pub(super) fn release_later(&self, lease: &Lease, copies: &Copies) {
         self.settle_later(lease, copies, None, Ending::Release, None);
     }
 
-    /// Settles work that has to record its outcome in its own transaction, and says that it went
-    /// well. Then the outcome is there. If it is not, the effect may have been committed without
-    /// it, and would be repeated by the next attempt: the key is held instead. A transaction that
-    /// is still open locks the record, so the hold waits for its end.
+    /// Settles work that succeeded, and had to record its outcome in its own transaction. If there
+    /// is no outcome, the effect may have been committed without it, and the next attempt would
+    /// repeat the effect: the key is held instead. A transaction that is still open locks the
+    /// record, so the hold waits for its end.
     pub(super) async fn settle_recorded(
         &self,
         lease: &Lease,
@@ -244,26 +245,26 @@ impl Once {
         }
     }
 
-    /// The lease was lost: the recorded outcome, if there is one of this intent; never the loser's
-    /// own.
+    /// The outcome to return after the lease was lost: the recorded one, if it has this intent. The
+    /// attempt's own outcome is not recorded, and never returned.
     pub(super) async fn winner(&self, lease: &Lease, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
         match self.recorded(lease, intent).await {
             Ok(recorded) => recorded.ok_or(RunError::Superseded),
             Err(error) => {
-                tracing::debug!(%error, key = ?lease.key(), "could not look for the winner's outcome");
+                tracing::debug!(%error, key = ?lease.key(), "could not read the outcome of the attempt that took over");
                 Err(RunError::Superseded)
             }
         }
     }
 
-    /// The recorded outcome, if there is one of this intent. One that the owner of the lease has
-    /// recorded is no replay.
+    /// The recorded outcome, if there is one with this intent. It counts as a replay unless the
+    /// owner of this lease recorded it.
     async fn recorded(&self, lease: &Lease, intent: &Intent) -> Result<Option<Ran<Outcome>>, StoreError> {
         let mut patience = Patience::since(Instant::now(), self.engine.policy.patience(), lease.key());
         let found = loop {
             match call(self.engine.store.find(lease.key())).await {
                 Ok(found) => break found,
-                Err(error) if patience.lasts(&error).await => {}
+                Err(error) if patience.pause_after(&error).await => {}
                 Err(error) => return Err(error),
             }
         };
@@ -276,9 +277,11 @@ impl Once {
     }
 }
 
-/// What to tell of an end that could not be written: the work's own failure, or else that there is
-/// no outcome yet. Whether the work has recorded one itself is not known before its hold is
-/// answered.
+/// The error for an end that could not be written: the failure of the work, if there is one, else
+/// that the outcome is not recorded.
+///
+/// A missing completion is not reported yet: until its hold is answered, the work may still have
+/// recorded its outcome.
 fn unsettled(result: Result<Outcome, Failure>, unrecorded: RunError) -> RunError {
     match result {
         Err(failure) if failure.kind() != FailureKind::CompletionMissing => failure.into(),

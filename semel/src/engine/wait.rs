@@ -1,11 +1,12 @@
-//! Waiting for a running attempt.
+//! The waits of requests for a running attempt of their key.
 //!
-//! In this process the attempt itself wakes its waiters. For attempts of other processes one task
-//! asks the store about all waited-for keys in one question at a time, however many wait.
+//! An attempt of this process wakes its waiters when it ends. For attempts of other processes, one
+//! task polls the store: a single query reads the records of all keys that have waiters.
 //!
-//! A lease that is over says little: the row may be locked by the transaction of its owner, or by a
-//! takeover. So one waiter claims the key as a scout, and the others wait on. A scout that is
-//! granted the key runs; one that is refused wakes them.
+//! When a lease is over, only a claim shows whether the key is free: the transaction of its owner,
+//! or a takeover, may have locked the row. So the poller wakes one waiter, the *scout*, to claim
+//! the key, and the other waiters stay asleep. A scout that is granted the key runs its own work; a
+//! scout that is refused because there is nothing to wait for wakes the others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,70 +23,70 @@ use crate::words::key::Key;
 use crate::words::record::Phase;
 use crate::words::time::Timestamp;
 
-/// How often the store is asked about attempts of other processes.
+/// The pause between two polls of the store.
 const POLL_EVERY: Duration = Duration::from_millis(25);
-/// The longest pause between two scouts of a key that stays locked.
+/// The longest pause between two scouts for a key that stays locked.
 const LONGEST_SCOUT_PAUSE: Duration = Duration::from_millis(400);
-/// How many keys are asked about in one question.
+/// The largest number of keys in one query.
 const POLL_KEYS: usize = 500;
-/// How many may wait for one key.
+/// The largest number of waiters for one key.
 const MAX_PER_KEY: usize = 1_000;
-/// How many may wait in all.
-const MAX_IN_ALL: usize = 10_000;
+/// The largest number of waiters for all keys.
+const MAX_TOTAL: usize = 10_000;
 
-/// Who waits for what, in this process.
+/// The waiters of this process, by key.
 #[derive(Default)]
-pub(super) struct Waiters {
-    book: Mutex<Book>,
+pub(super) struct Waiters(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    keys: BTreeMap<Key, WaitedKey>,
+    total: usize,
+    is_polling: bool,
 }
 
+/// A key that has waiters.
 #[derive(Default)]
-struct Book {
-    keys: BTreeMap<Key, Waited>,
-    in_all: usize,
-    polling: bool,
-}
-
-#[derive(Default)]
-struct Waited {
+struct WaitedKey {
     waiters: usize,
+    /// Wakes the waiters.
     ended: Arc<Notify>,
-    /// When the next scout may be sent, and how long after the last that is; set while the lease is
-    /// over.
+    /// The moment from which the next scout may be sent, and the pause before it. Set while the
+    /// lease is over.
     next_scout: Option<(Instant, Duration)>,
 }
 
 impl Waiters {
-    /// The attempt of this key has ended, or may have.
+    /// Wakes all waiters of a key, because its attempt has ended or may have ended.
     pub(super) fn wake(&self, key: &Key) {
-        // Not under the lock: who is woken may leave right away.
-        let ended = self.book().keys.get(key).map(|waited| Arc::clone(&waited.ended));
+        // The lock is released first: a waiter that wakes may leave at once, which takes the lock.
+        let ended = self.state().keys.get(key).map(|waited| Arc::clone(&waited.ended));
         if let Some(ended) = ended {
             ended.notify_waiters();
         }
     }
 
-    /// One more that waits for this key; `None` if too many do already.
+    /// A new waiter for this key; `None` if there are too many waiters.
     pub(super) fn enter(self: &Arc<Self>, key: &Key) -> Option<Waiter> {
-        let mut book = self.book();
-        if book.in_all >= MAX_IN_ALL {
+        let mut state = self.state();
+        if state.total >= MAX_TOTAL {
             return None;
         }
-        let waited = book.keys.entry(key.clone()).or_default();
+        let waited = state.keys.entry(key.clone()).or_default();
         if waited.waiters >= MAX_PER_KEY {
             return None;
         }
         waited.waiters += 1;
         let ended = Arc::clone(&waited.ended);
-        book.in_all += 1;
+        state.total += 1;
         Some(Waiter { waiters: Arc::clone(self), key: key.clone(), ended })
     }
 
-    /// The lease of this key is over: one that waits for it looks what that means, unless one did
-    /// so a moment ago.
+    /// Wakes one waiter of a key whose lease is over, so that it claims the key. The pauses between
+    /// two scouts of a key grow.
     fn send_scout(&self, key: &Key) {
-        let mut book = self.book();
-        let Some(waited) = book.keys.get_mut(key) else { return };
+        let mut state = self.state();
+        let Some(waited) = state.keys.get_mut(key) else { return };
         let (now, last) = (Instant::now(), waited.next_scout);
         if last.is_some_and(|(next, _)| now < next) {
             return;
@@ -93,40 +94,40 @@ impl Waiters {
         let pause = last.map_or(POLL_EVERY, |(_, pause)| (pause * 2).min(LONGEST_SCOUT_PAUSE));
         waited.next_scout = Some((now + pause, pause));
         let ended = Arc::clone(&waited.ended);
-        drop(book);
+        drop(state);
         ended.notify_one();
     }
 
-    /// The attempt of this key runs, under a lease.
-    fn needs_no_scout(&self, key: &Key) {
-        if let Some(waited) = self.book().keys.get_mut(key) {
+    /// Resets the pause between scouts, because the attempt of this key runs under a live lease.
+    fn reset_scout(&self, key: &Key) {
+        if let Some(waited) = self.state().keys.get_mut(key) {
             waited.next_scout = None;
         }
     }
 
     fn leave(&self, key: &Key) {
-        let mut book = self.book();
-        book.in_all -= 1;
-        if let Some(waited) = book.keys.get_mut(key) {
+        let mut state = self.state();
+        state.total -= 1;
+        if let Some(waited) = state.keys.get_mut(key) {
             waited.waiters -= 1;
             if waited.waiters == 0 {
-                book.keys.remove(key);
+                state.keys.remove(key);
             }
         }
     }
 
-    /// Starts the one task that polls, if it does not run already. It ends when nobody waits.
+    /// Starts the poller unless it runs already. It ends when there are no more waiters.
     fn poll(self: &Arc<Self>, store: &Arc<dyn Store>, tasks: &TaskTracker) {
-        if std::mem::replace(&mut self.book().polling, true) {
+        if std::mem::replace(&mut self.state().is_polling, true) {
             return;
         }
         let store = Arc::clone(store);
         let poller = Poller { waiters: Arc::clone(self), ended: false };
         tasks.spawn(async move {
             let mut poller = poller;
-            while let Some(keys) = poller.waiters.waited_for() {
-                for some in keys.chunks(POLL_KEYS) {
-                    poller.waiters.wake_ended(some, &store).await;
+            while let Some(keys) = poller.waiters.keys_to_poll() {
+                for chunk in keys.chunks(POLL_KEYS) {
+                    poller.waiters.wake_ended(chunk, &store).await;
                 }
                 sleep(POLL_EVERY).await;
             }
@@ -134,45 +135,48 @@ impl Waiters {
         });
     }
 
-    /// The keys to ask about; `None` ends the polling.
-    fn waited_for(&self) -> Option<Vec<Key>> {
-        let mut book = self.book();
-        book.polling = !book.keys.is_empty();
-        book.polling.then(|| book.keys.keys().cloned().collect())
+    /// The keys that have waiters; `None` if there are none, which ends the poller.
+    fn keys_to_poll(&self) -> Option<Vec<Key>> {
+        let mut state = self.state();
+        state.is_polling = !state.keys.is_empty();
+        state.is_polling.then(|| state.keys.keys().cloned().collect())
     }
 
-    /// Wakes all waiters of a key whose attempt has ended, and one if only its lease is over. A
-    /// record that cannot be read wakes all: they hear the error when they ask.
+    /// Wakes all waiters of a key whose attempt has ended, and one waiter if only its lease is
+    /// over. A record that cannot be read wakes all waiters: their own claims report the error.
     async fn wake_ended(&self, keys: &[Key], store: &Arc<dyn Store>) {
-        match look(keys, store).await {
+        match read(keys, store).await {
             Ok((now, found)) => {
                 for (key, found) in keys.iter().zip(found) {
                     match found.ok().flatten().map(|record| record.phase(now)) {
-                        Some(Phase::Running) => self.needs_no_scout(key),
+                        Some(Phase::Running) => self.reset_scout(key),
                         Some(Phase::Held | Phase::Lost) => self.send_scout(key),
                         Some(Phase::Done | Phase::Released) | None => self.wake(key),
                     }
                 }
             }
-            // Who waits has a deadline of its own and asks the store itself then.
-            Err(error) => tracing::debug!(%error, keys = keys.len(), "could not look after waited-for keys"),
+            // Each waiter has a deadline of its own, after which it asks the store itself.
+            Err(error) => {
+                tracing::debug!(%error, keys = keys.len(), "could not poll the keys that have waiters")
+            }
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The time by the store's clock, and the records, in that order: a lease that is over by that time
-/// is over.
-async fn look(keys: &[Key], store: &Arc<dyn Store>) -> Result<(Timestamp, Vec<Found>), StoreError> {
+/// The time by the store's clock, and the records. The clock is read first, so a lease that is over
+/// by that time was over when the record was read.
+async fn read(keys: &[Key], store: &Arc<dyn Store>) -> Result<(Timestamp, Vec<Found>), StoreError> {
     let now = call(store.now()).await?;
     Ok((now, call(store.find_many(keys)).await?))
 }
 
-/// The task that polls. If it dies, by a panic or with its runtime, the next waiter starts another.
+/// The task that polls the store. If it dies, by a panic or with its runtime, the next waiter
+/// starts another.
 struct Poller {
     waiters: Arc<Waiters>,
     ended: bool,
@@ -180,15 +184,15 @@ struct Poller {
 
 impl Drop for Poller {
     fn drop(&mut self) {
-        // One that has ended by itself has said so, and another may run by now.
+        // A poller that ended by itself has reset the flag, and another may run by now.
         if !self.ended {
-            self.waiters.book().polling = false;
+            self.waiters.state().is_polling = false;
         }
     }
 }
 
-/// One that waits; leaving is dropping. It is kept while its owner asks the store what has become
-/// of the key.
+/// A place among the waiters of a key, given up when it is dropped. A request keeps its place while
+/// it claims the key between two waits.
 pub(super) struct Waiter {
     waiters: Arc<Waiters>,
     key: Key,
@@ -196,15 +200,15 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits until the attempt of the key may have ended, or until then: the store is to be asked
-    /// again.
+    /// Waits until the attempt of the key may have ended, or until the deadline. The caller should
+    /// then claim the key.
     pub(super) async fn wait(&self, until: Instant, store: &Arc<dyn Store>, tasks: &TaskTracker) {
         let ended = self.ended.notified();
         self.waiters.poll(store, tasks);
         let _ended = timeout_at(until, ended).await;
     }
 
-    /// The attempt has ended: the others are to ask, too.
+    /// Wakes the other waiters of the key, because its attempt has ended.
     pub(super) fn wake_others(&self) {
         self.waiters.wake(&self.key);
     }

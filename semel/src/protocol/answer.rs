@@ -1,6 +1,6 @@
 //! The answers of a store.
 //!
-//! An expected result is an answer and not an error: a lost lease is an answer.
+//! An expected result, such as a lost lease, is an answer and not an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::words::time::Timestamp;
 pub enum Claim {
     /// The attempt may run under this lease.
     Granted(Lease),
-    /// There is an outcome, which is replayed.
+    /// The key has an outcome, which is replayed.
     Done(Done),
-    /// An attempt runs.
+    /// Another attempt runs.
     Running {
         /// The time since when the key is in use.
         since: Timestamp,
@@ -33,8 +33,8 @@ pub enum Claim {
     Held(Held),
     /// The key was used for another intent.
     Mismatch(Mismatch),
-    /// The claim came after its `not_after`, or its token was released or voided: a late copy,
-    /// which is refused.
+    /// The claim is a late copy: it arrived after its `not_after`, or its token was released or
+    /// voided.
     Late,
 }
 
@@ -83,7 +83,7 @@ pub struct Remembered {
     pub done: Done,
 }
 
-/// A key whose last attempt has neither a lease nor an outcome.
+/// A key whose last attempt has neither a live lease nor an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The time since when the key is in use.
@@ -100,9 +100,9 @@ pub struct Held {
 #[must_use = "a lost lease is an answer, not an error"]
 #[non_exhaustive]
 pub enum Ack {
-    /// It was written.
+    /// The write was applied.
     Applied,
-    /// The same write was applied before, and its answer was lost.
+    /// An earlier copy of the same write was applied, or a renewal found the row locked.
     Repeated,
     /// The key has an outcome already.
     Finished,
@@ -113,14 +113,15 @@ pub enum Ack {
 }
 
 impl Ack {
-    /// Returns `true` if the write is in effect, now or from before.
+    /// Returns `true` if the write is in effect, by this copy or by an earlier one.
     pub fn stands(self) -> bool {
         matches!(self, Self::Applied | Self::Repeated)
     }
 
-    /// Succeeds only if this very write was applied, so that `?` leaves a transaction before it
-    /// commits an effect without an outcome: the lease was lost, or an earlier transaction has
-    /// recorded the outcome with its own effect.
+    /// Converts the answer to a result that is an error unless this very write was applied.
+    ///
+    /// With `?`, a transaction ends before it commits an effect without an outcome: the lease was
+    /// lost, or an earlier transaction has recorded the outcome with its own effect.
     ///
     /// # Errors
     /// [`LeaseLost`] if the write was not applied, or was only repeated.
@@ -129,8 +130,8 @@ impl Ack {
     }
 }
 
-/// The error for a write that was not applied, because its lease is superseded or already has its
-/// outcome. Roll back the effect that belongs to it.
+/// The error of a write that was not applied, because its lease is lost or already has an outcome.
+/// Roll back the effect of the same transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the lease is lost, or has had its outcome before ({0:?})")]
 pub struct LeaseLost(pub Ack);
@@ -142,8 +143,8 @@ pub struct LeaseLost(pub Ack);
 pub enum Void {
     /// The token can never run again.
     Settled,
-    /// The claim's `not_after` has not passed by the store's clock: a late copy may still be
-    /// granted. Send the void again after this long.
+    /// The claim's `not_after` is still in the future by the store's clock, so a late copy may be
+    /// granted. Send the void again after this time.
     Early(Duration),
 }
 
@@ -154,7 +155,8 @@ pub enum Void {
 pub enum OperatorAck {
     /// The change was made.
     Applied,
-    /// The fence of the record is not the one the operator saw; the record is attached.
+    /// The fence of the record differs from the fence that the operator named; the record is
+    /// attached.
     Moved(Box<Record>),
     /// An attempt runs under a live lease; settling its key now could run it twice.
     Running(Box<Record>),

@@ -9,28 +9,28 @@ use crate::words::time::Timestamp;
 
 /// A claim as it is sent to a store.
 ///
-/// A claim whose answer was lost is sent again unchanged; the token makes the repeat harmless.
-/// Another attempt has another token.
+/// A claim whose answer was lost is sent again unchanged: the store recognises the token and gives
+/// the same answer. Each attempt has a token of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// The key to claim.
     pub key: Key,
     /// The description of the request.
     pub intent: Intent,
-    /// The identity of the attempt: a new token for each.
+    /// The identity of the attempt.
     pub token: Token,
-    /// The process of the attempt, for people.
+    /// The name of the process that runs the attempt, shown to operators.
     pub owner: Owner,
-    /// The lease, the retention, and the policy if the attempt is lost.
+    /// The length of the lease, the retention, and the rule if the attempt is lost.
     pub terms: Terms,
     /// The permission to take over a lost attempt.
     pub takeover: Takeover,
     /// The moment by the store's clock after which the store refuses this claim, so that a delayed
     /// copy cannot run anything; derived from [`Store::now`](crate::Store::now).
     ///
-    /// It is at most [`Terms::RELEASED_RETENTION`] after the claim is sent: a released record is
-    /// kept no longer, and a copy of its claim that arrived later would find the key free.
-    /// [`Store::claim`](crate::Store::claim) refuses a later moment.
+    /// It is at most [`Terms::RELEASED_RETENTION`] after the claim is sent, and
+    /// [`Store::claim`](crate::Store::claim) refuses a later moment: a released record is kept for
+    /// that time, and a copy of its claim that arrived after it would find no record, and run.
     pub not_after: Timestamp,
 }
 
@@ -40,11 +40,11 @@ pub struct Ask {
 pub enum Takeover {
     /// No takeover.
     Never,
-    /// Takeover of a lost attempt. An attempt that ran under `hold` is not lost but held, and stays
-    /// so.
+    /// Takeover of a lost attempt. An attempt that ran under `hold` is held, not lost, and is not
+    /// taken over.
     WhenOver,
-    /// Takeover of the attempt with this fence under any policy: an operator or a reconcile hook
-    /// found out what happened to *that* attempt, and to no other.
+    /// Takeover of the attempt with this fence under any policy, because an operator or a reconcile
+    /// hook has found out what exactly this attempt did.
     Of(Fence),
 }
 

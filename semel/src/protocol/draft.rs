@@ -14,7 +14,8 @@ use crate::words::record::Owner;
 use crate::words::terms::AfterCrash;
 use crate::words::time::Timestamp;
 
-/// A write of a whole record that replaces one that is still as expected.
+/// A write of a whole record, applied if the existing record still has the expected token and
+/// version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace {
     /// The key of the record.
@@ -49,7 +50,8 @@ pub struct Draft {
     pub retention: Duration,
     /// The policy if the attempt is lost.
     pub after_crash: AfterCrash,
-    /// Set for a new life of the key, with a new creation time and without the old note.
+    /// Set if the old record has expired: the new one has its own creation time, and drops the old
+    /// note.
     pub fresh: bool,
     /// The new note; `None` keeps the existing one, unless the draft is fresh.
     pub note: Option<Arc<str>>,
@@ -111,18 +113,18 @@ pub enum Action {
     Abandon {
         /// The fence that the record must have.
         fence: Fence,
-        /// The reason, for people.
+        /// The reason, shown to operators.
         note: Arc<str>,
     },
     /// Ends the lease now and holds the key, whatever its policy was.
     Hold {
         /// The fence that the record must have.
         fence: Fence,
-        /// The reason, for people.
+        /// The reason, shown to operators.
         note: Arc<str>,
     },
-    /// Withdraws a claim whose answer is no longer awaited: the record becomes released, whatever
-    /// fence it was granted.
+    /// Withdraws a claim that was never answered: the record becomes released, whatever its fence
+    /// is.
     Void,
 }
 

@@ -1,5 +1,4 @@
-//! The protocol, as pure functions over the words: what is asked, what is answered, and the rule
-//! between the two.
+//! The protocol as pure functions: claims, answers, and the rule that decides between them.
 //!
 //! The model checker, the random histories and every store run this code. It is public for them,
 //! and not part of the stable interface.

@@ -1,7 +1,7 @@
 //! The slot of one record, and the three primitives on it.
 //!
-//! This program states what the statements of every backend must do to a row: the memory store runs
-//! it, and the model searches over it.
+//! These functions specify the effect that the statements of every backend must have on a row. The
+//! memory store runs them, and the model checker searches over them.
 
 use crate::protocol::ask::Ask;
 use crate::protocol::draft::{Action, Draft, DraftState, Replace, Write};

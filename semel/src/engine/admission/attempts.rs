@@ -1,24 +1,25 @@
-//! How many attempts run at a time, and how many wait for the store to take what they came to.
+//! The limit of concurrent attempts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the attempts that run, up to a limit; and those that are over but could not be settled
-/// yet. Each of these keeps its outcome in memory, so with as many of them as may run, no other
-/// begins.
+/// The counts of running and of unsettled attempts, each with the same limit.
 ///
-/// It is no semaphore: nothing waits for a permit, so taking and returning one is one atomic step
-/// each.
+/// An unsettled attempt has ended, but the store has not taken its end yet. It keeps its outcome in
+/// memory, so no attempt begins while the number of unsettled ones is at the limit.
+///
+/// This is not a semaphore: nothing waits for a permit, so taking and returning one is a single
+/// atomic operation each.
 pub(super) struct Attempts {
     limit: usize,
     running: AtomicUsize,
     unsettled: AtomicUsize,
 }
 
-/// An attempt that is over and could not be settled yet, until it is dropped.
+/// A guard that counts an attempt as unsettled until it is dropped.
 pub(in crate::engine) struct Unsettled(Arc<Attempts>);
 
-/// The right to run an attempt, until it is dropped.
+/// A guard that counts an attempt as running until it is dropped.
 pub(in crate::engine) struct Permit(Arc<Attempts>);
 
 impl Attempts {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn with_as_many_unsettled_as_may_run_none_begins() {
+    fn no_attempt_begins_while_the_unsettled_ones_are_at_the_limit() {
         let attempts = Arc::new(Attempts::new(2));
         let unsettled = [attempts.unsettled(), attempts.unsettled()];
         assert!(attempts.enter().is_none());

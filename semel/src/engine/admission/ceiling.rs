@@ -1,13 +1,13 @@
-//! A switch that says that the store keeps as much as it may.
+//! A switch that stops new keys while the store is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A ceiling for what a store keeps: while it is reached, no key is claimed that has no record.
+/// A switch that stops new keys: while the ceiling is reached, a key without a record is refused.
 ///
-/// It is a switch. A task in the background looks at the size of the store from time to time, and
-/// sets it; a claim only looks at the switch. Replays, renewals and completes go on, and no record
-/// is removed before its time. Clones are the same switch.
+/// The application measures the size of its store from time to time and sets the switch; a claim
+/// only reads the switch. Replays, renewals and completes continue, and no record is removed before
+/// its retention is over. Clones share the switch.
 ///
 /// ```
 /// use semel::{MemoryStore, Once};
@@ -28,12 +28,12 @@ impl Ceiling {
         Self::default()
     }
 
-    /// Whether new keys are refused.
+    /// Returns `true` if new keys are refused.
     pub fn is_reached(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Says whether the store keeps as much as it may, and returns what was said before.
+    /// Sets the switch. Returns its previous state.
     pub fn set_reached(&self, reached: bool) -> bool {
         self.0.swap(reached, Ordering::Relaxed)
     }

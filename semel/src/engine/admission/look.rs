@@ -1,5 +1,5 @@
-//! What a request hears that is not admitted: what is recorded under its key, or why it may not
-//! run.
+//! The answer to a request that is not admitted: from the record of its key if there is an answer,
+//! else a refusal.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use crate::words::key::Key;
 use crate::words::lease::Token;
 use crate::words::record::Record;
 
-/// The answer to a claim, or to a look that took its place.
+/// The answer to a claim, or to a look at the record instead of a claim.
 pub(in crate::engine) struct Answered {
     pub(in crate::engine) claim: Claim,
     pub(in crate::engine) copies: Copies,
-    /// What is left of the admission, or why there was none.
+    /// The admission, which a granted claim uses up; or the reason for the refusal.
     pub(in crate::engine) right: Result<Admitted, Refused>,
 }
 
 impl Once {
-    /// Claims if the limits admit it, else only looks at what is recorded. What would run is
-    /// refused then, with nothing claimed.
+    /// Claims the key if the limits admit it, else only reads its record. A request that is not
+    /// admitted and would run is refused, and nothing is claimed.
     pub(in crate::engine) async fn ask_within_limits(
         &self,
         key: &Key,
@@ -38,7 +38,7 @@ impl Once {
     ) -> Result<Answered, RunError> {
         match kept.map_or_else(|| self.engine.admission.admit(key), Ok) {
             Ok(admitted) => {
-                let (claim, copies) = self.ask(key, intent, takeover).await?;
+                let (claim, copies) = self.claim(key, intent, takeover).await?;
                 Ok(Answered { claim, copies, right: Ok(admitted) })
             }
             Err(refused) => Box::pin(self.look(key, intent, takeover, refused)).await,
@@ -68,7 +68,8 @@ impl Once {
         let found = found.inspect_err(|_| self.engine.meter.claim("unavailable", asked.elapsed()))?;
         if let Some(claim) = decide::look(found.as_ref(), &ask, now) {
             self.engine.meter.claim(claim.word(), asked.elapsed());
-            // A held key has its record: it may be reconciled, and run.
+            // A held key has a record, so the limits for new keys do not keep it from being
+            // reconciled and run.
             let right = match &claim {
                 Claim::Held(_) if refused.is_for_new_keys() => self.engine.admission.admit_known(key),
                 _ => Err(refused),
@@ -81,7 +82,7 @@ impl Once {
         };
         match right {
             Ok(admitted) => {
-                let (claim, copies) = self.ask(key, intent, takeover).await?;
+                let (claim, copies) = self.claim(key, intent, takeover).await?;
                 Ok(Answered { claim, copies, right: Ok(admitted) })
             }
             Err(refused) => {
@@ -95,7 +96,7 @@ impl Once {
         loop {
             match call(self.engine.store.find(key)).await {
                 Ok(found) => return Ok(found),
-                Err(error) if patience.lasts(&error).await => {}
+                Err(error) if patience.pause_after(&error).await => {}
                 Err(error) => return Err(RunError::Unavailable(error)),
             }
         }

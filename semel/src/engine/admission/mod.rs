@@ -2,15 +2,14 @@
 //!
 //! | file | limit |
 //! | --- | --- |
-//! | `attempts` | how many attempts run at a time, and how many wait to be settled |
-//! | `quota` | how many keys one caller may leave unsettled, and how many new ones it may use |
-//! | `ceiling` | how much the store keeps |
+//! | `attempts` | the number of running attempts, and of attempts that are not settled yet |
+//! | `quota` | the number of unsettled keys of one caller, and of its new keys within a time |
+//! | `ceiling` | the size of the store |
 //!
-//! `look` answers a request that is not admitted from the record.
+//! `look` answers a request that is not admitted. It returns the outcome or the state that the
+//! store has recorded under the key, and refuses the request only if it would have run.
 //!
-//! All of them are counted in this process, in bounded memory: no limit costs a question to the
-//! store. A request that is not admitted still hears what the store has recorded under its key; it
-//! is refused only where it would have run.
+//! All limits are counted in this process, in bounded memory, without a query to the store.
 
 mod attempts;
 mod ceiling;
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::attempts::Attempts;
-use self::quota::{Place, Quota};
+use self::quota::{Charge, Quota};
 use super::error::RunError;
 use crate::words::key::Key;
 use crate::words::lease::Lease;
@@ -29,10 +28,10 @@ use crate::words::lease::Lease;
 pub(super) use self::attempts::{Permit, Unsettled};
 pub use self::ceiling::Ceiling;
 
-/// How soon to come back when it is not known when there is room again.
+/// The delay of a retry that a refused caller is told when the real delay is not known.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The limits of an engine. Clones count together.
+/// The limits of an engine. Clones share their counts.
 #[derive(Clone)]
 pub(super) struct Admission {
     attempts: Arc<Attempts>,
@@ -40,21 +39,21 @@ pub(super) struct Admission {
     ceiling: Option<Ceiling>,
 }
 
-/// Why a request is not admitted.
+/// The reason why a request is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// As many attempts run as may run.
+    /// The number of attempts is at its limit.
     Attempts,
-    /// The store keeps as much as it may keep.
+    /// The store has reached its ceiling.
     Store,
-    /// The caller has left as many keys unsettled as it may.
+    /// The caller's number of unsettled keys is at its limit.
     Unsettled(Duration),
-    /// The caller has used as many new keys as it may for now.
+    /// The caller's number of new keys is at its limit.
     New(Duration),
 }
 
 impl Refused {
-    /// Whether a key that has a record may run all the same: no record comes with it.
+    /// Returns `true` if only new keys are refused: a key that has a record may still run.
     pub(super) fn is_for_new_keys(self) -> bool {
         matches!(self, Self::Store | Self::New(_))
     }
@@ -68,18 +67,18 @@ impl Refused {
     }
 }
 
-/// The right to claim a key, and to run if the claim is granted. Dropped before, it is given back.
+/// The right to claim a key, and to run if the claim is granted. Dropping it returns the right.
 pub(super) struct Admitted {
     permit: Permit,
-    place: Option<Place>,
+    charge: Option<Charge>,
 }
 
 impl Admitted {
-    /// The claim was granted: the caller is charged until the attempt is settled. What is left is
-    /// held while the work runs.
+    /// Charges the caller for a granted claim until its attempt is settled. Returns the permit to
+    /// run.
     pub(super) fn granted(self, lease: &Lease) -> Permit {
-        if let Some(place) = self.place {
-            place.keep(lease.key(), lease.attempt() == 1);
+        if let Some(charge) = self.charge {
+            charge.keep(lease.key(), lease.attempt() == 1);
         }
         self.permit
     }
@@ -129,20 +128,20 @@ impl Admission {
 
     fn admit_if(&self, key: &Key, is_new: bool) -> Result<Admitted, Refused> {
         let permit = self.attempts.enter().ok_or(Refused::Attempts)?;
-        let place = match &self.quota {
-            Some(quota) => Some(quota.enter(key.scope(), is_new)?),
+        let charge = match &self.quota {
+            Some(quota) => Some(quota.charge(key.scope(), is_new)?),
             None => None,
         };
-        Ok(Admitted { permit, place })
+        Ok(Admitted { permit, charge })
     }
 
-    /// An attempt is over, and the store has not taken what it came to.
+    /// Counts an attempt as unsettled, because the store has not taken its end.
     pub(super) fn unsettled(&self) -> Unsettled {
         self.attempts.unsettled()
     }
 
-    /// An attempt has ended: its key is settled, or the next attempt may take it over, or it is
-    /// left for an operator, who may take a while.
+    /// Ends the charge for an attempt. A key that is neither settled nor lost, but held for an
+    /// operator, still counts against the caller's quota for some time.
     pub(super) fn ended(&self, key: &Key, is_settled: bool) {
         if let Some(quota) = &self.quota {
             quota.ended(key, is_settled);

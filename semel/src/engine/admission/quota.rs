@@ -1,9 +1,9 @@
-//! What one caller may use of the store.
+//! The quota of one caller: its unsettled keys, and its new keys within a time.
 //!
 //! A caller is the realm and the principal of its keys, and its account is a few numbers. Accounts
-//! are kept in two generations: an account that is used moves to the young one; when that is full,
-//! it becomes the old one, and what was old is forgotten. So memory is bounded, and an account is
-//! forgotten only after thousands of others were used since.
+//! are kept in two generations. An account that is used moves to the young generation. When that is
+//! full, it becomes the old generation, and the accounts that were in the old one are dropped. So
+//! memory is bounded, and an account is dropped only after thousands of other accounts were used.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,14 +16,14 @@ use super::{Refused, SOON};
 use crate::words::key::{Key, Scope};
 
 const SHARDS: usize = 16;
-/// How many accounts a generation of a shard has. In all, 65,536 accounts of about 100 bytes are
-/// kept, and four bytes for each key that was left held.
+/// The number of accounts in one generation of a shard. In total there are 65,536 accounts of about
+/// 100 bytes, plus four bytes for each key that was left held.
 const GENERATION: usize = 2_048;
-/// How long a key that was left held counts at least; twice as long at most. The process cannot
-/// know when an operator settles it.
+/// The shortest time for which a key that was left held counts; the longest is twice as long. The
+/// process does not learn when an operator settles the key.
 const HELD_COUNTS: Duration = Duration::from_secs(1_800);
 
-/// What one caller may use.
+/// The limits of one caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits {
     unsettled: Option<u32>,
@@ -53,21 +53,23 @@ struct Shard {
     old: HashMap<u64, Account>,
 }
 
-/// What one caller has used.
+/// The use of one caller.
 struct Account {
-    /// Claims and attempts under way, and those that settle in the background.
-    under_way: u32,
-    /// Keys that were left held, lately and before that, by their hashes: each counts once, however
-    /// many attempts it had. There are no more of them than the limit.
+    /// The number of claims and attempts that have not ended, including those that are settled in
+    /// the background.
+    active: u32,
+    /// The hashes of the keys that were left held, in this period and in the one before: a key
+    /// counts once, even after several attempts. There are no more of them than the limit.
     held: [Vec<u32>; 2],
     held_since: Instant,
-    /// How many new keys it may use at once: it fills up to the limit within its time.
+    /// The number of new keys that the caller may use at once. It is refilled up to the limit over
+    /// the time of the limit.
     new_left: f64,
     filled_at: Instant,
 }
 
-/// A charge for a claim. Dropped, it is taken back.
-pub(super) struct Place {
+/// The charge for a claim. Dropping it takes the charge back.
+pub(super) struct Charge {
     quota: Arc<Quota>,
     caller: u64,
     is_new: bool,
@@ -78,18 +80,18 @@ impl Quota {
         Self { limits, hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// Charges a caller for a claim of a key, a new one or not, if it may use that much.
-    pub(super) fn enter(self: &Arc<Self>, caller: &Scope, is_new: bool) -> Result<Place, Refused> {
+    /// Charges a caller for a claim of a key that may be new, unless a limit is reached.
+    pub(super) fn charge(self: &Arc<Self>, caller: &Scope, is_new: bool) -> Result<Charge, Refused> {
         let caller = self.hasher.hash_one(caller);
         self.with(caller, |account, limits| account.charge(limits, is_new, Instant::now()))?;
-        Ok(Place { quota: Arc::clone(self), caller, is_new })
+        Ok(Charge { quota: Arc::clone(self), caller, is_new })
     }
 
-    /// An attempt of this key has ended: it is settled, or left held.
+    /// Ends the charge for an attempt of this key. A key that is not settled counts as left held.
     pub(super) fn ended(&self, key: &Key, is_settled: bool) {
         let hash = self.hash(key);
         self.with(self.hasher.hash_one(key.scope()), |account, limits| {
-            account.under_way = account.under_way.saturating_sub(1);
+            account.active = account.active.saturating_sub(1);
             account.take_back(hash);
             if !is_settled && limits.unsettled.is_some() {
                 account.forget_held(Instant::now());
@@ -98,7 +100,8 @@ impl Quota {
         });
     }
 
-    /// Two keys of one caller that have the same one count as one, which happens seldom enough.
+    /// A short hash of a key. Two keys of one caller with the same hash count as one, which is rare
+    /// and harmless.
     fn hash(&self, key: &Key) -> u32 {
         self.hasher.hash_one(key) as u32
     }
@@ -114,8 +117,8 @@ impl Shard {
     fn account(&mut self, caller: u64, limits: &Limits) -> &mut Account {
         if !self.young.contains_key(&caller) && self.young.len() >= GENERATION {
             let forgotten = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
-            // There are no more of these than attempts.
-            self.young.extend(forgotten.into_iter().filter(|(_, account)| account.under_way > 0));
+            // Accounts with active attempts are kept. There are no more of them than attempts.
+            self.young.extend(forgotten.into_iter().filter(|(_, account)| account.active > 0));
         }
         let old = &mut self.old;
         self.young
@@ -127,12 +130,12 @@ impl Shard {
 impl Account {
     fn new(limits: &Limits) -> Self {
         let (now, new_left) = (Instant::now(), limits.new.map_or(0.0, |(limit, _)| f64::from(limit)));
-        Self { under_way: 0, held: [Vec::new(), Vec::new()], held_since: now, new_left, filled_at: now }
+        Self { active: 0, held: [Vec::new(), Vec::new()], held_since: now, new_left, filled_at: now }
     }
 
     fn charge(&mut self, limits: &Limits, is_new: bool, now: Instant) -> Result<(), Refused> {
         self.forget_held(now);
-        let unsettled = self.under_way as usize + self.held[0].len() + self.held[1].len();
+        let unsettled = self.active as usize + self.held[0].len() + self.held[1].len();
         if limits.unsettled.is_some_and(|limit| unsettled >= limit as usize) {
             return Err(Refused::Unsettled(SOON));
         }
@@ -149,20 +152,21 @@ impl Account {
             }
             self.new_left -= f64::from(u8::from(is_new));
         }
-        self.under_way += 1;
+        self.active += 1;
         Ok(())
     }
 
+    /// Drops the keys that were left held long ago.
     fn forget_held(&mut self, now: Instant) {
         let passed = now.duration_since(self.held_since);
         if passed >= HELD_COUNTS {
-            let lately = std::mem::take(&mut self.held[0]);
-            self.held[1] = if passed < HELD_COUNTS * 2 { lately } else { Vec::new() };
+            let recent = std::mem::take(&mut self.held[0]);
+            self.held[1] = if passed < HELD_COUNTS * 2 { recent } else { Vec::new() };
             self.held_since = now;
         }
     }
 
-    /// A key that was left held runs again, or is settled.
+    /// Removes a key from those that were left held, because it runs again or is settled.
     fn take_back(&mut self, key: u32) {
         for held in &mut self.held {
             held.retain(|held| *held != key);
@@ -170,24 +174,25 @@ impl Account {
     }
 }
 
-impl Place {
-    /// The claim was granted: the caller stays charged until the attempt has ended. A key that was
-    /// not new after all costs nothing of the new ones.
+impl Charge {
+    /// Keeps the charge of a granted claim until its attempt has ended. If the key turned out to
+    /// have a record, the charge for a new key is taken back.
     pub(super) fn keep(mut self, key: &Key, is_new: bool) {
-        // What follows is the drop, which takes back the rest.
+        // The drop at the end of this function takes back the charge of the claim, and the charge
+        // for a new key if `self.is_new` is still set.
         self.is_new &= !is_new;
         let hash = self.quota.hash(key);
         self.quota.with(self.caller, |account, _| {
-            account.under_way += 1;
+            account.active += 1;
             account.take_back(hash);
         });
     }
 }
 
-impl Drop for Place {
+impl Drop for Charge {
     fn drop(&mut self) {
         self.quota.with(self.caller, |account, _| {
-            account.under_way = account.under_way.saturating_sub(1);
+            account.active = account.active.saturating_sub(1);
             account.new_left += f64::from(u8::from(self.is_new));
         });
     }

@@ -1,8 +1,8 @@
 //! The rule: the answer to a claim, and the meaning of a write that was not applied.
 //!
-//! This is the only place in the project that holds it. Every function here is pure: a record, a
-//! request and the store's clock go in, an answer comes out. Backends create, read and write; they
-//! never decide.
+//! The rule exists only here. Every function is pure: it computes an answer from a record, a
+//! request and the time by the store's clock. Backends create, read and write records; they do not
+//! decide.
 
 use std::time::Duration;
 
@@ -17,17 +17,18 @@ use crate::words::time::Timestamp;
 /// The decision about a claim that found a record.
 #[derive(Debug, Clone)]
 pub enum Decision {
-    /// The record stays, and this is the answer.
+    /// The record stays unchanged, and the claim gets this answer.
     Answer(Claim),
-    /// The claim may replace the record; the answer depends on whether the record is still
-    /// unchanged.
+    /// The claim may replace the record. It is granted if the record is still unchanged at the
+    /// write.
     Replace(Draft),
 }
 
 /// The decision about a claim that found this record, at this moment of the store's clock.
 ///
-/// Retention comes first: an expired record counts as absent. Then a different intent is refused in
-/// any state, except for a late copy of a claim that was voided.
+/// A late claim is refused first. Then retention is checked: an expired record counts as absent.
+/// Then a different intent is refused in every state, except that a copy of a released or voided
+/// claim is late.
 pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
     use Decision::{Answer, Replace};
 
@@ -56,8 +57,8 @@ pub fn claim(found: &Record, ask: &Ask, now: Timestamp) -> Decision {
     }
 }
 
-/// The answer to a request that may not run: the answer its claim would get from this record.
-/// `None` if it would run.
+/// The answer to a request that is not admitted: the answer that its claim would get from this
+/// record. `None` if the claim would be granted.
 pub fn look(found: Option<&Record>, ask: &Ask, now: Timestamp) -> Option<Claim> {
     match claim(found?, ask, now) {
         Decision::Answer(answer) => Some(answer),
@@ -65,20 +66,20 @@ pub fn look(found: Option<&Record>, ask: &Ask, now: Timestamp) -> Option<Claim> 
     }
 }
 
-/// The answer to a claim by a store that only remembers outcomes. `None` if the intents differ: the
-/// memory is too small to describe the mismatch, so the deciding store is asked.
+/// The answer to a claim by a hot store, which keeps only outcomes. `None` if the intents differ:
+/// the hot store cannot describe the mismatch, so the durable store is asked.
 pub fn remembered(found: &Remembered, ask: &Ask) -> Option<Claim> {
     (found.intent == ask.intent).then(|| Claim::Done(found.done.clone()))
 }
 
-/// The answer to a claim that may replace the record but does not get to: another writer holds the
-/// record, in a transaction or in a race.
+/// The answer to a claim that may replace the record but could not: another writer has locked the
+/// record in a transaction, or won a race.
 pub fn contended(found: &Record, now: Timestamp) -> Claim {
     running(found, now)
 }
 
-/// The meaning of an owner's write that was not applied, derived from the record that was found
-/// instead.
+/// The meaning of an owner's write that was not applied, derived from the record that the write
+/// found.
 ///
 /// `None` if the record is still the owner's: another open transaction had locked it, and the write
 /// should be sent again.
@@ -104,16 +105,15 @@ pub fn unapplied(found: Option<&Record>, write: &Write) -> Option<Ack> {
 /// The change that an operator requests for a record that was seen with a certain fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settle {
-    /// The effect happened, with this outcome, which is recorded.
+    /// Records this outcome, because the effect happened.
     Resolve(Outcome),
-    /// The effect did not happen: the key can be claimed again.
+    /// Releases the key, because the effect did not happen.
     Reset,
-    /// Whatever happened, the key becomes as if it had never been used.
+    /// Makes the key count as new, whatever happened.
     Forget,
 }
 
-/// The result of an operator's change: the draft that replaces the record, or the reason against
-/// it.
+/// The result of an operator's change: the draft that replaces the record, or a refusal.
 ///
 /// A live lease is never touched. A key is resolved or reset only while it is held or lost; it is
 /// forgotten in any state without a live lease. The token is a new one, so that the lost owner can

@@ -1,4 +1,5 @@
-//! Tests of the table, one per cell and one per meaning of a write that was not applied.
+//! Tests of the rule: one for each cell of the table of claims, and one for each meaning of a write
+//! that was not applied.
 
 use super::*;
 use crate::protocol::ask::Takeover;
@@ -50,7 +51,7 @@ fn over(state: RecordState) -> Record {
     Record { lease_until: NOW, ..record(state) }
 }
 
-/// The same record with its retention over, if retention has begun.
+/// The same record without any retention, so that it is expired if its retention has begun.
 fn expired(record: Record) -> Record {
     Record { retention: Duration::ZERO, ..record }
 }
@@ -92,7 +93,8 @@ fn answer(found: &Record, ask: &Ask) -> Claim {
     }
 }
 
-/// The attempt that a claim would become, which must be the caller's.
+/// The attempt number of the draft that replaces the record, after a check that the draft is the
+/// claim's.
 #[track_caller]
 fn replaced(found: &Record, ask: &Ask) -> u32 {
     match claim(found, ask, NOW) {
@@ -226,7 +228,7 @@ fn a_held_attempt_is_taken_over_by_its_fence_only() {
 }
 
 #[test]
-fn a_lost_attempt_is_held_otherwise() {
+fn a_lost_attempt_is_held_for_a_claim_without_takeover() {
     for lost in [over(RecordState::Running), retried(over(RecordState::Running))] {
         let Claim::Held(held) = answer(&lost, &ask()) else { panic!("not held") };
         assert_eq!((held.fence, held.attempt, held.since), (FENCE, 2, lost.created_at));
@@ -292,7 +294,7 @@ fn another_outcome_is_finished_not_repeated() {
 }
 
 #[test]
-fn a_locked_record_is_asked_again_but_a_renewal_need_not_be() {
+fn a_write_to_a_locked_record_is_sent_again_except_for_a_renewal() {
     let [renew, complete, release, abandon, hold, void] = writes(OLD, FENCE);
     assert_eq!(unapplied(Some(&record(RecordState::Running)), &renew), Some(Ack::Repeated));
     for write in [complete, release, abandon, hold, void] {
@@ -361,7 +363,7 @@ fn an_operator_with_another_fence_changes_nothing() {
 }
 
 #[test]
-fn a_look_answers_what_would_not_run_and_nothing_else() {
+fn a_look_answers_only_claims_that_would_not_run() {
     for would_run in
         [record(RecordState::Released), expired(record(done())), retried(over(RecordState::Running))]
     {
