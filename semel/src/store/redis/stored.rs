@@ -86,6 +86,12 @@ pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     bytes
 }
 
+/// Returns `true` for an attempt in the old form that runs or is held: the older version gave it a
+/// TTL, which it loses when a script shows it.
+pub(super) fn would_expire(stored: &[u8]) -> bool {
+    stored.starts_with(&[OLD_FORMAT, RUNNING])
+}
+
 /// A size that everything except the outcome fits into.
 pub(super) const OUTLINE_BYTES: usize = 4_096;
 
