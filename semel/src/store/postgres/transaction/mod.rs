@@ -1,6 +1,9 @@
 //! Completion in the user's own transaction: it locks the record of an attempt, and records the
 //! outcome.
 //!
+//! The SQL function `complete_record` says what a completion comes to that was not applied. It
+//! repeats `decide::unapplied`, as the one exception: services in other languages call it, too.
+//!
 //! - `with_tokio_postgres`: the transactions of tokio-postgres.
 //! - `with_sqlx`: the transactions and connections of sqlx.
 
