@@ -80,6 +80,8 @@ impl PostgresStore {
     /// commit was not answered, but was made, the next try gets [`Ack::Repeated`]: the effect is
     /// there already. For [`Policy::transactional`](crate::Policy::transactional).
     ///
+    /// The retention begins at the moment of this call, not at the commit.
+    ///
     /// The commit waits for the disk, also in a session whose `synchronous_commit` is `off`: until
     /// the end of the transaction it is raised to `on`. A repeatable read or serializable
     /// transaction begins with [`lock_in`](Self::lock_in).
