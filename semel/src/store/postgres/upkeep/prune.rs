@@ -164,8 +164,7 @@ impl Sweeper {
     }
 
     async fn prepare(&self, session: &Session, part: &Part) -> Result<Statement, StoreError> {
-        let sweep = self.side.statement(include_str!("../sql/prune.sql"));
-        let sweep = sweep.replace(&self.side.statement("semel.records"), &part.table);
+        let sweep = self.side.statement_on(include_str!("../sql/prune.sql"), &part.table);
         session.client.prepare(&sweep).await.map_err(errors::of_question)
     }
 }
