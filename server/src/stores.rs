@@ -166,6 +166,18 @@ impl Opened {
         }
     }
 
+    /// The missing migrations beside which processes of an older version cannot run, such as
+    /// `2 (retention)`; none for a new schema, which no process uses.
+    ///
+    /// # Errors
+    /// The error of the store.
+    pub(crate) async fn missing_breaking(&self) -> Result<Vec<String>, StoreError> {
+        let steps = self.migration_status().await?.unwrap_or_default();
+        let is_new = steps.iter().all(|step| step.applied_at.is_none());
+        let breaking = steps.iter().filter(|step| !is_new && step.applied_at.is_none() && step.breaking);
+        Ok(breaking.map(|step| format!("{} ({})", step.version, step.name)).collect())
+    }
+
     /// The schema of the store of these URLs as a script; `None` if it has none. No connection is
     /// opened.
     ///

@@ -8,6 +8,7 @@ mod locked;
 mod neighbours;
 mod runtimes;
 mod completion;
+mod completing;
 mod transactional;
 mod schema;
 mod constraints;

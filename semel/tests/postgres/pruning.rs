@@ -9,6 +9,7 @@ use semel::admin::{Prune, Pruning, continuously_prune};
 use semel::store::{Ack, Ask, Claim, Terms};
 use semel::{Fence, Outcome, PostgresStore, Store, Timestamp};
 use testkit::claims::{ask, granted, retried};
+use testkit::gates::Counted;
 use testkit::stores::postgres::Place;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -221,13 +222,9 @@ async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() 
     // Without a schema, every call fails.
     let pruning =
         Pruning { idle: Duration::from_millis(20), busy: Duration::from_millis(5), ..Pruning::default() };
-    let pruner = continuously_prune(own.options().connect().await.unwrap(), pruning);
-    let has_tried = async {
-        while connections().await.len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, has_tried).await.expect("it has a connection of its own");
+    let (counted, calls) = Counted::to(own.options().connect().await.unwrap());
+    let pruner = continuously_prune(counted, pruning);
+    calls.next().await;
 
     let store = place.store().await;
     expired(&store, &client, "record").await;
@@ -240,7 +237,7 @@ async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() 
     until_gone(&client, "record").await;
 
     timeout(PATIENCE, pruner.stop()).await.expect("it ends when told to");
+    assert!(calls.are_over());
     expired(&store, &client, "record").await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(names(&client).await, ["record"]);
 }

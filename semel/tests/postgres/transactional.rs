@@ -1,12 +1,12 @@
 //! The engine with handlers that commit their outcome themselves.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use semel::store::MemoryCache;
 use semel::{
     Failure, Intent, Key, Lease, Once, Outcome, Policy, PostgresStore, Ran, RunError, Store, Tiered,
 };
+use testkit::gates::Counted;
 use testkit::stores::postgres::{Place, pid, taken_over};
 use tokio_postgres::Client;
 
@@ -135,7 +135,8 @@ async fn an_effect_without_its_outcome_holds_the_key_and_is_not_repeated() {
 #[tokio::test]
 async fn an_outcome_whose_transaction_is_still_open_is_waited_for() {
     let shop = Shop::open().await;
-    let at = Arc::clone(&shop);
+    let (counted, calls) = Counted::to(shop.store.clone());
+    let (at, once) = (Arc::clone(&shop), Once::new(counted).with_policy(Policy::transactional()));
     let leaves_it_open = move |lease: Lease| async move {
         let mut client = at.place.client().await;
         let (locked, is_locked) = tokio::sync::oneshot::channel();
@@ -144,14 +145,14 @@ async fn an_outcome_whose_transaction_is_still_open_is_waited_for() {
             let completed = at.store.complete_in(&mut tx, &lease, &Outcome::json(&7).unwrap()).await;
             completed.unwrap().applied().unwrap();
             locked.send(()).unwrap();
-            // The pause is longer than the first look of the engine takes.
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            // The engine looks for the outcome, and does not find it.
+            calls.next().await;
             tx.commit().await.unwrap();
         });
         is_locked.await?;
         Ok(7)
     };
-    let ran = shop.once.run(&shop.key, &shop.intent, leaves_it_open).await.unwrap();
+    let ran = once.run(&shop.key, &shop.intent, leaves_it_open).await.unwrap();
     assert_eq!(ran, Ran { value: 7, replayed: false });
 }
 

@@ -13,6 +13,13 @@ use tokio_postgres::Client;
 /// No wait in these tests is longer, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const PACED: Prune = Prune { realm: None, limit: 1_000, before: None, paced: true };
+
+/// Lets the next turn of the upkeep begin.
+async fn due(client: &Client) {
+    client.batch_execute("update upkeep set sweep_at = now()").await.unwrap();
+}
+
 /// Lets ten minutes pass: all records and all knowledge about them become older by that.
 async fn pass(client: &Client) {
     let shift = "
@@ -31,7 +38,8 @@ async fn passed(store: &PostgresStore, client: &Client) {
     let behind = "select watermark < now() - interval '5 min' from upkeep";
     let moved = async {
         loop {
-            store.prune(&Prune { paced: true, ..Prune::default() }).await.unwrap();
+            due(client).await;
+            store.prune(&PACED).await.unwrap();
             if !client.query_one(behind, &[]).await.unwrap().get::<_, bool>(0) {
                 return;
             }
@@ -107,6 +115,36 @@ async fn unsettled_records_that_the_watermark_passes_are_entered_and_found() {
     let change = store.resolve(key, fence, &Outcome::new(200).unwrap(), "test").await.unwrap();
     assert_eq!(change, OperatorAck::Applied);
     assert_eq!(unsettled(&store).await, [("lost".to_owned(), Phase::Lost)]);
+}
+
+#[tokio::test]
+async fn of_two_pruners_one_at_a_time_looks_for_unsettled_records() {
+    let place = Place::shared();
+    let (pruners, client) = ([place.store().await, place.store().await], place.client().await);
+    let lease = granted(&pruners[0], &ask(&pruners[0], "held").await).await;
+    assert_eq!(pruners[0].abandon(&lease, "test").await.unwrap(), Ack::Applied);
+    // One call checks 500 of the entries.
+    let more = "
+        insert into records
+        select (jsonb_populate_record(record, jsonb_build_object(
+            'key', 'held-' || n, 'id', record_id(realm, principal, 'held-' || n)
+        ))).*
+        from records as record, generate_series(1, 1200) as n;
+        insert into unsettled (created_at, id, after_crash, is_over)
+        select created_at, id, after_crash, true from records";
+    client.batch_execute(more).await.unwrap();
+    let checked = async || {
+        let checked =
+            "select count(*) from unsettled, upkeep where (created_at, id) <= (checked_at, checked_id)";
+        client.query_one(checked, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    for expected in [500, 1_000] {
+        due(&client).await;
+        for pruner in &pruners {
+            assert_eq!(pruner.prune(&PACED).await.unwrap(), 0);
+            assert_eq!(checked().await, expected);
+        }
+    }
 }
 
 #[tokio::test]

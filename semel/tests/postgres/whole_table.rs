@@ -89,6 +89,7 @@ async fn filled() -> (Place, Client, i64) {
     let passed = async {
         let behind = "select watermark < now() - interval '3 min' from upkeep";
         while client.query_one(behind, &[]).await.unwrap().get(0) {
+            client.batch_execute("update upkeep set sweep_at = now()").await.unwrap();
             store.prune(&Prune { paced: true, limit: 1, ..Prune::default() }).await.unwrap();
         }
     };

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use redis::cmd;
-use semel::admin::{Inspect, OperatorAck};
-use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Token};
-use semel::{AfterCrash, Intent, Outcome, RedisStore, Store};
+use semel::admin::{Inspect, ListQuery, OperatorAck};
+use semel::store::{Ack, Ask, Claim, Owner, Phase, Record, Takeover, Token};
+use semel::{AfterCrash, Intent, Lease, Outcome, RedisStore, Store};
 use testkit::claims::{ask, granted, lease, outcome, retried};
-use testkit::stores::redis::Place;
+use testkit::stores::redis::{Place, say};
 
 const SECOND: u64 = 1_000_000;
 /// The retention of the older version, counted from the claim, and the length of its leases.
@@ -45,15 +45,22 @@ fn written(ask: &Ask, token: Token, claimed_at: u64, old: &Old) -> Vec<u8> {
     [bytes, asked, old.outcome.clone()].concat()
 }
 
-/// A store, and a key with a record that an older version has claimed a minute ago.
-async fn upgraded(place: &Place, old: impl FnOnce(u64) -> Old) -> (RedisStore, Ask, Record) {
-    let (store, mut client) = (place.store().await, place.connection().await);
-    let ask = ask(&store, "key").await;
+/// Leaves a record that an older version has claimed a minute ago. Returns a claim of its key, and
+/// that moment.
+async fn left(place: &Place, store: &RedisStore, old: impl FnOnce(u64) -> Old) -> (Ask, u64) {
+    let ask = ask(store, "key").await;
     let claimed_at = store.now().await.unwrap().as_micros() - 60 * SECOND;
     let stored = written(&ask, Token::random(), claimed_at, &old(claimed_at));
     let mut set = cmd("SET");
     set.arg(place.name("key")).arg(stored).arg("PX").arg(100_000);
-    set.exec_async(&mut client).await.unwrap();
+    set.exec_async(&mut place.connection().await).await.unwrap();
+    (ask, claimed_at)
+}
+
+/// A store, and a key with a record that an older version has claimed a minute ago.
+async fn upgraded(place: &Place, old: impl FnOnce(u64) -> Old) -> (RedisStore, Ask, Record) {
+    let store = place.store().await;
+    let (ask, claimed_at) = left(place, &store, old).await;
     let record = store.find(&ask.key).await.unwrap().expect("it is there");
     assert_eq!(
         (record.intent.clone(), record.owner.clone()),
@@ -96,6 +103,36 @@ async fn a_lost_attempt_in_the_old_form_is_held_and_not_taken_over() {
     assert!(
         resolved.expires_at().unwrap().as_micros() >= record.created_at.as_micros() + 60 * SECOND + RETENTION
     );
+}
+
+/// A held key does not expire: the TTL of the older version ends with the first look at the record.
+#[tokio::test]
+async fn an_attempt_in_the_old_form_stays_from_the_first_look_on() {
+    for look in ["find", "claim", "late release", "list", "stale", "stats"] {
+        let place = Place::shared();
+        let (store, mut client) = (place.store().await, place.connection().await);
+        let (ask, claimed_at) = left(&place, &store, running).await;
+        let ttl = format!("PTTL {}", place.name("key"));
+        assert!(say::<i64>(&mut client, &ttl).await > 0);
+        match look {
+            "find" => assert!(store.find(&ask.key).await.unwrap().is_some()),
+            "claim" => assert!(matches!(store.claim(&ask).await.unwrap(), Claim::Held(_))),
+            "late release" => {
+                let other = granted(&store, &testkit::claims::ask(&store, "other").await).await;
+                let late = Lease::new(ask.key.clone(), other.token(), other.fence(), 1, other.deadline());
+                assert_eq!(store.release(&late).await.unwrap(), Ack::Superseded);
+            }
+            "list" => assert_eq!(store.list(&ListQuery::default()).await.unwrap().records.len(), 1),
+            "stale" => assert_eq!(store.stale(&ListQuery::default()).await.unwrap().records.len(), 1),
+            _ => assert_eq!(Inspect::stats(&store).await.unwrap().held, 1),
+        }
+        assert_eq!(say::<i64>(&mut client, &ttl).await, -1, "after {look}");
+        let record = store.find(&ask.key).await.unwrap().unwrap();
+        assert_eq!(record.created_at.as_micros(), claimed_at);
+        assert_eq!((record.fence.get(), record.version), (claimed_at, 1), "a look is not a change");
+        assert_eq!((record.after_crash, record.expires_at()), (AfterCrash::Hold, None));
+        assert_eq!(record.retention, Duration::from_micros(RETENTION));
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use semel::admin::{Prune, Pruning, continuously_prune};
 use semel::store::{Ack, Ask, Claim, Terms};
 use semel::{Fence, Outcome, Store, Timestamp};
 use testkit::claims::{ask, granted, retried};
+use testkit::gates::Counted;
 use testkit::stores::sqlite::Place;
 use testkit::until::{LONG, until};
 use tokio::task::JoinSet;
@@ -187,8 +188,9 @@ async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() 
     // Without a schema, every call fails.
     let pruning =
         Pruning { idle: Duration::from_millis(20), busy: Duration::from_millis(5), ..Pruning::default() };
-    let pruner = continuously_prune(place.options().open().await.unwrap(), pruning);
-    tokio::time::sleep(Duration::from_millis(30)).await;
+    let (counted, calls) = Counted::to(place.options().open().await.unwrap());
+    let pruner = continuously_prune(counted, pruning);
+    calls.next().await;
 
     let (store, client) = (place.store().await, place.client());
     let expired = async || {
@@ -198,7 +200,7 @@ async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() 
     expired().await;
     until("it is pruned", async || names(&client).is_empty()).await;
     timeout(LONG, pruner.stop()).await.expect("it ends when told to");
+    assert!(calls.are_over());
     expired().await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(names(&client), ["record"]);
 }

@@ -81,7 +81,7 @@ async fn operator_hears_that_the_hot_store_did_not_and_can_try_again() {
     own.servers.signal("STOP", "hot").unwrap();
     let error = tier.forget(&asked.key, lease.fence(), "a wish").await.unwrap_err();
     assert!(error.is_unknown(), "{error}");
-    assert!(error.to_string().contains("the hot one (redis) did not hear of it"), "{error}");
+    assert!(error.to_string().contains("the hot one (redis) was not reached"), "{error}");
     own.servers.signal("CONT", "hot").unwrap();
     // The key is missing in the durable store by now, which is no reason to leave it in the hot
     // one.

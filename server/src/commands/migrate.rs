@@ -99,14 +99,11 @@ pub(crate) async fn run(command: MigrateCommand) -> Result<()> {
 }
 
 async fn up(opened: &Opened, older_are_stopped: bool) -> Result<()> {
-    let Some(steps) = opened.migration_status().await? else { return no_schema() };
-    let is_new = steps.iter().all(|step| step.applied_at.is_none());
-    let breaking: Vec<String> = steps
-        .iter()
-        .filter(|step| step.applied_at.is_none() && step.breaking)
-        .map(|step| format!("{} ({})", step.version, step.name))
-        .collect();
-    if !is_new && !breaking.is_empty() && !older_are_stopped {
+    if opened.migration_status().await?.is_none() {
+        return no_schema();
+    }
+    let breaking = opened.missing_breaking().await?;
+    if !breaking.is_empty() && !older_are_stopped {
         return Err(Exit::Usage.because(format!(
             "processes of an older version cannot run beside migration {}: stop them first, then say --yes",
             breaking.join(", ")

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use semel::Once;
 use semel::admin::{Ceiling, Inspect, Pruner, Pruning, continuously_prune};
 use semel::http::{IdempotencyLayer, Memory};
@@ -122,7 +122,7 @@ impl Gateway {
         let address = listener.local_addr()?;
         let store = Opened::open_before_cache(&config.place).await?;
         if config.migrate.unwrap_or_else(|| store.migrates_itself()) {
-            store.migrate().await.context("could not bring the schema of the store up to date")?;
+            migrate(&store).await.context("could not bring the schema of the store up to date")?;
         }
         store.probe().await.context("the store cannot be used")?;
         let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(address));
@@ -229,6 +229,20 @@ impl Gateway {
         }
         tracing::info!("stopped");
     }
+}
+
+/// Migrates the schema, unless older processes may be at work on it that could not go on: whether they
+/// are stopped, only the operator knows.
+async fn migrate(store: &Opened) -> Result<()> {
+    let breaking = store.missing_breaking().await?;
+    ensure!(
+        breaking.is_empty(),
+        "processes of an older version cannot run beside migration {}: stop all of them, run `semel migrate up --yes` \
+         with the same --store, and start the gateway again",
+        breaking.join(", ")
+    );
+    store.migrate().await?;
+    Ok(())
 }
 
 /// The name of this process for operators: the host, the address and the process number.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
+
 use crate::process::{BOUND, Setup};
 use crate::upstream::Upstream;
 use crate::wire::request;
@@ -171,14 +173,20 @@ async fn a_body_is_asked_for_when_the_client_waits_for_that() {
 async fn more_connections_than_the_limit_wait_for_their_turn() {
     let (upstream, stop) = Upstream::stopping().await;
     let gateway = Setup::before(upstream.address).with("--max-connections", "2").start().await;
-    let under_way = [gateway.posting("a", "{}"), gateway.posting("b", "{}")];
+    let mut under_way: JoinSet<_> = (0..10)
+        .map(|number| {
+            let posting = gateway.posting(&format!("key-{number}"), "{}");
+            async { posting.await.unwrap().unwrap().status }
+        })
+        .collect();
     stop.arrival().await;
-    stop.arrival().await;
-    let third = gateway.posting("c", "{}");
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(upstream.count(), 2);
-    (0..3).for_each(|_| stop.go());
-    for reply in under_way.into_iter().chain([third]) {
-        assert_eq!(reply.await.unwrap().unwrap().status, 200);
+    // While ten connections are answered one after the other, the rest has all the time to get in.
+    for ended in 0..10 {
+        if ended < 9 {
+            stop.arrival().await;
+        }
+        assert!(upstream.count() <= ended + 2, "{} under way", upstream.count() - ended);
+        stop.go();
+        assert_eq!(under_way.join_next().await.unwrap().unwrap(), 200);
     }
 }

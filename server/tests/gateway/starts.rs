@@ -1,6 +1,9 @@
 //! The settings of a gateway, its view of them, and the errors with which it refuses to start.
 
+use std::process::Command;
+
 use serde_json::Value;
+use testkit::stores::postgres::database;
 
 use crate::process::Setup;
 use crate::upstream::{Upstream, answer};
@@ -54,6 +57,43 @@ fn a_wrong_flag_is_told_with_code_two_and_a_wrong_setting_with_code_one() {
     let ended = Setup::new().run(&["gateway"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.complained.contains("there is no upstream"), "{ended:?}");
+}
+
+/// The processes of the older version that may be at work would take over held keys, or could not
+/// read what the newer ones write.
+#[tokio::test]
+async fn a_migration_that_older_processes_cannot_run_beside_is_left_to_the_operator() {
+    for is_postgres in [false, true] {
+        let setup = Setup::new().with("--upstream", "http://127.0.0.1:1").with("--migrate", "true");
+        let url = match is_postgres {
+            true => database().await,
+            false => format!("sqlite:{}", setup.path("semel.db").display()),
+        };
+        let setup = setup.with("--store", &url);
+        let migrate = |words: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+            command.arg("migrate").args(words).args(["--store", &url]);
+            let output = command.output().expect("it can be started");
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let starts = async || {
+            let mut gateway = setup.start().await;
+            gateway.signal("TERM");
+            assert_eq!(gateway.ended().await, Some(0));
+        };
+        starts().await;
+        migrate(&["down", "--to", "1", "--yes"]);
+        let ended = setup.run(&["gateway"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let advice = "older version cannot run beside migration 2 (retention): stop all of them, run `semel migrate up --yes`";
+        assert!(ended.complained.contains(advice), "{ended:?}");
+        let status = migrate(&["status", "--output", "json"]);
+        let second: Value = serde_json::from_str(status.lines().nth(1).expect("a step")).expect("JSON");
+        assert!(second["applied_at"].is_null(), "{second}");
+        migrate(&["up", "--yes"]);
+        starts().await;
+    }
 }
 
 #[test]

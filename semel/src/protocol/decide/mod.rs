@@ -83,6 +83,10 @@ pub fn contended(found: &Record, now: Timestamp) -> Claim {
 ///
 /// `None` if the record is still the owner's: another open transaction had locked it, and the write
 /// should be sent again.
+///
+/// The function `complete_record` of the Postgres schema repeats this rule for completions, because
+/// it also answers callers that are not written in Rust. It is the one exception, and is tested
+/// against this function, and by the conformance suite.
 pub fn unapplied(found: Option<&Record>, write: &Write) -> Option<Ack> {
     let Some(found) = found else {
         return Some(Ack::Missing);

@@ -1,5 +1,7 @@
-//! The schema of the store, and its place in the statements: each is a file, which runs as it is on
-//! the schema `semel`.
+//! The schema of the store, and its place in the statements.
+//!
+//! Each statement is a file. Two names in the files are placeholders, so that each file runs as it is
+//! in psql: `semel` for the schema, and in `prune.sql` `semel.records` for a partition of that table.
 
 use std::fmt;
 
@@ -41,11 +43,22 @@ impl Schema {
         self.script(&without_header(file))
     }
 
+    /// The statement of a file, with this table in the place of `semel.records`, and this schema in
+    /// the place of `semel`.
+    pub(super) fn statement_on(&self, file: &str, table: &str) -> String {
+        let parts = without_header(file);
+        let parts = parts.split(RECORDS).map(|part| self.script(part));
+        parts.collect::<Vec<_>>().join(table)
+    }
+
     /// A whole script with this schema in the place of `semel`.
     pub(super) fn script(&self, file: &str) -> String {
         file.replace("semel.", &format!("{self}."))
     }
 }
+
+/// The placeholder for a partition.
+const RECORDS: &str = "semel.records";
 
 /// A statement without its explaining header: `pg_stat_activity` shows the first kilobyte, which
 /// should be the statement.
@@ -74,6 +87,10 @@ mod tests {
         let schema = Schema::new(r#"odd "name""#).unwrap();
         let file = "-- Reads semel.records.\n--\n\nselect 1\nfrom semel.records";
         assert_eq!(schema.statement(file), "\nselect 1\nfrom \"odd \"\"name\"\"\".records");
+        assert_eq!(
+            schema.statement_on("select semel.expires_at(id) from semel.records", "x.\"semel.records\""),
+            "select \"odd \"\"name\"\"\".expires_at(id) from x.\"semel.records\""
+        );
         for bad in ["", "pg_semel", "a\0b", "a\nb", "o'clock", "a\\b", "a$$b", &"x".repeat(64)] {
             assert!(Schema::new(bad).is_err(), "{bad}");
         }

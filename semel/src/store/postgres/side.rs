@@ -81,4 +81,9 @@ impl Side {
     pub(super) fn statement(&self, file: &str) -> String {
         self.options.schema.statement(file)
     }
+
+    /// A statement for the schema, with this table in the place of `semel.records`.
+    pub(super) fn statement_on(&self, file: &str, table: &str) -> String {
+        self.options.schema.statement_on(file, table)
+    }
 }

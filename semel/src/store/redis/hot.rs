@@ -7,22 +7,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::BufMut;
-use redis::cmd;
+use redis::{Value, cmd};
 
-use super::RedisStore;
 use super::batching::scripts;
 use super::name::Name;
-use super::nodes::Command;
+use super::nodes::{Answer, Command};
 use super::stored::{self, Reader};
+use super::{RedisStore, other_answer};
 use crate::protocol::answer::{Done, Remembered};
 use crate::store::backend::Backend;
 use crate::store::shared::group_commit::Lane;
 use crate::store::shared::server_clock::ClockOffset;
 use crate::store::tiered::Hot;
 use crate::words::error::StoreError;
+use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::lease::Fence;
 use crate::words::time::Timestamp;
+
+/// The number of bytes of an entry that are requested at first. A larger entry is then requested
+/// with its size, so that no batch reads too much.
+const FIRST: usize = 8 << 10;
 
 const FORMAT: u8 = 1;
 const DONE: u8 = b'A';
@@ -52,6 +57,26 @@ impl RedisStore {
         // No caller waits for the answer, so claims and reads go first.
         self.run(Lane::Claim, &name, command).await.map(drop)
     }
+
+    /// The entry of a large outcome. All concurrent callers share one copy of it.
+    async fn recall_large(&self, name: &Name, bytes: usize) -> Result<Option<Remembered>, StoreError> {
+        let make = |_| {
+            let mut get = cmd("GET");
+            get.arg(name.as_bytes());
+            get
+        };
+        let whole = Command { make, answer_bytes: bytes };
+        match self.shared.nodes.ask(Lane::Claim, name, whole).await?.said {
+            Answer::Shared(large) => {
+                let remembered = large.remembered.get_or_init(|| match &large.value {
+                    Value::BulkString(found) => decoded(found),
+                    _ => None,
+                });
+                Ok(remembered.clone())
+            }
+            Answer::Own(_) => Err(other_answer()),
+        }
+    }
 }
 
 #[async_trait]
@@ -62,16 +87,20 @@ impl Hot for RedisStore {
 
     async fn recall(&self, key: &Key) -> Result<Option<Remembered>, StoreError> {
         let name = self.hot_name(key);
-        let get = |_| {
-            let mut get = cmd("GET");
-            get.arg(name.as_bytes());
-            get
+        let first = |_| {
+            let mut first = cmd("GETRANGE");
+            first.arg(name.as_bytes()).arg(0).arg(FIRST - 1);
+            first
         };
-        let answered = self.shared.nodes.ask(Lane::Claim, &name, Command::new(get)).await?;
-        let found: Option<Vec<u8>> = answered.said.parse()?;
-        // An entry in an unknown form, or a damaged one, counts as absent: the durable store has
-        // the answer.
-        Ok(found.and_then(|found| decoded(&found).ok().flatten()))
+        let answered = self.shared.nodes.ask(Lane::Claim, &name, Command::new(first)).await?;
+        let first: Vec<u8> = answered.said.parse()?;
+        if first.len() < FIRST {
+            return Ok(decoded(&first));
+        }
+        match size(&first) {
+            Some(bytes) => self.recall_large(&name, bytes).await,
+            None => Ok(None),
+        }
     }
 
     async fn plant(
@@ -109,15 +138,38 @@ fn encoded(remembered: &Remembered) -> Vec<u8> {
     bytes
 }
 
-fn decoded(bytes: &[u8]) -> Result<Option<Remembered>, StoreError> {
-    let mut rest = Reader(bytes);
-    let format = rest.u8()?;
-    let fence = Fence::new(rest.u64()?);
-    if format != FORMAT || rest.u8()? != DONE {
-        return Ok(None);
+/// An entry that remembers an outcome; its last part is the outcome.
+struct Entry<'a> {
+    fence: Fence,
+    expires_at: Timestamp,
+    intent: Intent,
+    outcome: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The entry that begins with these bytes. An entry in an unknown form, a damaged one, and the
+    /// mark of a forgotten key count as absent: the durable store has the answer.
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        let mut rest = Reader(bytes);
+        let format = rest.u8().ok()?;
+        let fence = Fence::new(rest.u64().ok()?);
+        if format != FORMAT || rest.u8().ok()? != DONE {
+            return None;
+        }
+        let expires_at = rest.moment().ok()?;
+        let intent = stored::parse_intent(&mut rest).ok()?;
+        Some(Self { fence, expires_at, intent, outcome: rest.0 })
     }
-    let expires_at = rest.moment()?;
-    let intent = stored::parse_intent(&mut rest)?;
-    let outcome = stored::parse_outcome(rest.0)?;
-    Ok(Some(Remembered { intent, done: Done { outcome, fence, expires_at } }))
+}
+
+fn decoded(bytes: &[u8]) -> Option<Remembered> {
+    let Entry { fence, expires_at, intent, outcome } = Entry::of(bytes)?;
+    let outcome = stored::parse_outcome(outcome).ok()?;
+    Some(Remembered { intent, done: Done { outcome, fence, expires_at } })
+}
+
+/// The size of the whole entry that begins with these bytes.
+fn size(first: &[u8]) -> Option<usize> {
+    let outcome = Entry::of(first)?.outcome;
+    Some(first.len() - outcome.len() + stored::outcome_bytes(outcome).ok()?)
 }

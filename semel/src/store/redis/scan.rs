@@ -108,8 +108,9 @@ impl<'a> Walk<'a> {
             };
             let outline = match nodes.ask(Lane::Claim, name, Command::new(read)).await {
                 Ok(Answered { said, offset, .. }) => match said.parse::<Vec<u8>>()? {
-                    // An empty reply means either no record or an empty one, which is not the same.
-                    nothing if nothing.is_empty() => {
+                    // An empty reply means either no record or an empty one, which is not the same. A
+                    // record that would expire, though it must not, stays once it is read.
+                    nothing if nothing.is_empty() || stored::would_expire(&nothing) => {
                         let found = self.store.read_one(name.clone(), key.clone(), "").await;
                         found.map(|(_, record)| record).transpose()
                     }

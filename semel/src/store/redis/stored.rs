@@ -86,6 +86,15 @@ pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
     bytes
 }
 
+/// Returns `true` for an attempt in the old form that runs or is held: the older version gave it a
+/// TTL, which it loses when a script shows it.
+pub(super) fn would_expire(stored: &[u8]) -> bool {
+    stored.starts_with(&[OLD_FORMAT, RUNNING])
+}
+
+/// The number of bytes in front of a body that hold its length.
+const BODY_LENGTH_BYTES: usize = size_of::<u32>();
+
 /// A size that everything except the outcome fits into.
 pub(super) const OUTLINE_BYTES: usize = 4_096;
 
@@ -191,6 +200,25 @@ pub(super) fn parse_outcome(bytes: &[u8]) -> Result<Outcome, StoreError> {
     decode::outcome(status, Some(subtype).filter(|subtype| !subtype.is_empty()), headers, body)
 }
 
+/// The size of the stored outcome that begins with these bytes. If they end before the length of the
+/// body, it is the largest possible size.
+pub(super) fn outcome_bytes(first: &[u8]) -> Result<usize, StoreError> {
+    let mut rest = Reader(first);
+    let _status = rest.u16()?;
+    let subtype_bytes = rest.u8()?;
+    rest.bytes(subtype_bytes.into())?;
+    let header_bytes = rest.u32()? as usize;
+    let before_body = first.len() - rest.0.len() + header_bytes + 1;
+    if rest.bytes(header_bytes).is_err() {
+        return Ok(before_body + BODY_LENGTH_BYTES + Outcome::MAX_BODY_BYTES);
+    }
+    match (rest.u8(), rest.u32()) {
+        (Ok(0), _) => Ok(before_body),
+        (_, Ok(body_bytes)) => Ok(before_body + BODY_LENGTH_BYTES + body_bytes as usize),
+        _ => Ok(before_body + BODY_LENGTH_BYTES + Outcome::MAX_BODY_BYTES),
+    }
+}
+
 fn corrupt(what: &str, why: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::corrupt(format!("the stored {what} breaks a rule")).with_source(why)
 }
@@ -292,6 +320,23 @@ mod tests {
         assert_eq!(record.after_crash, AfterCrash::Hold);
         assert_eq!(record.expires_at(), Some(Timestamp::from_micros(8)));
         assert_eq!((record.fence, record.owner.as_str()), (Fence::new(1), "worker 7"));
+    }
+
+    #[test]
+    fn the_size_of_an_outcome_is_known_from_its_beginning() {
+        let plain = Outcome::new(201).unwrap().with_subtype("new").unwrap();
+        let plain = plain.with_headers([("etag", "7")]).unwrap();
+        for outcome in [plain.clone().without_body(), plain.with_body(vec![7; 100]).unwrap()] {
+            let whole = super::outcome(&outcome);
+            let body = outcome.body().map_or(0, Bytes::len);
+            for end in 0..=whole.len() {
+                match outcome_bytes(&whole[..end]) {
+                    Ok(bytes) if end >= whole.len() - body => assert_eq!(bytes, whole.len(), "{end}"),
+                    Ok(bytes) => assert!(bytes > Outcome::MAX_BODY_BYTES, "{end}"),
+                    Err(_) => assert!(end < 10, "{end}"),
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Completion in the user's own transaction: it locks the record of an attempt, and records the
 //! outcome.
 //!
+//! The SQL function `complete_record` says what a completion comes to that was not applied. It
+//! repeats `decide::unapplied`, as the one exception: services in other languages call it, too.
+//!
 //! - `with_tokio_postgres`: the transactions of tokio-postgres.
 //! - `with_sqlx`: the transactions and connections of sqlx.
 
@@ -76,6 +79,8 @@ impl PostgresStore {
     /// lease. If it is rolled back, the key is still running, and its owner may try again. If its
     /// commit was not answered, but was made, the next try gets [`Ack::Repeated`]: the effect is
     /// there already. For [`Policy::transactional`](crate::Policy::transactional).
+    ///
+    /// The retention begins at the moment of this call, not at the commit.
     ///
     /// The commit waits for the disk, also in a session whose `synchronous_commit` is `off`: until
     /// the end of the transaction it is raised to `on`. A repeatable read or serializable

@@ -30,6 +30,10 @@ const TURN: [i64; 2] = [64, 16_384];
 /// The largest number of pages per expired record at which it is worth going on.
 const WORTHWHILE: i64 = 4;
 
+/// The largest number of times that the watermark is moved in a turn, each time over up to 160,000
+/// records.
+const MOVES: usize = 64;
+
 /// The interval at which a long turn records its position: well within the time after which another
 /// process would take it.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
@@ -54,11 +58,13 @@ impl Sweeper {
     }
 
     /// Removes as many records as requested, or all there are in one round. A paced call reads only
-    /// a small part of a large table, and goes on where there is much to remove.
+    /// a small part of a large table, and goes on where there is much to remove; of several
+    /// processes, one does the upkeep at a time.
     pub(crate) async fn prune(&self, prune: &Prune) -> Result<u64, StoreError> {
         let session = self.side.checked().await?;
-        if prune.paced {
-            self.side.in_long_time(watermark::keep_up(&self.side, &session)).await?;
+        let turn = if prune.paced { self.take_turn(&session).await? } else { None };
+        if let Some(first_page) = turn {
+            self.move_watermark(&session, first_page).await?;
         }
         let parts = self.side.in_time(&session, pages::parts(&self.side, &session)).await?;
         if !prune.paced || pages::are_few(&parts) {
@@ -67,16 +73,32 @@ impl Sweeper {
             self.next_page.store(swept.next_page, Ordering::Relaxed);
             return Ok(swept.removed);
         }
-        let turn = self.side.statement(include_str!("sql/sweep_turn.sql"));
-        let turn = async { session.client.query_opt(&turn, &[]).await.map_err(errors::of_question) };
-        let turn = self.side.in_time(&session, turn).await?;
-        let Some(turn) = turn else { return Ok(0) };
+        let Some(first_page) = turn else { return Ok(0) };
         let [least, most] = TURN;
         let patience = (pages::count(&parts) / TURNS).clamp(least, most);
-        let swept = self.sweep(&session, &parts, prune, turn.get(0), patience).await?;
+        let swept = self.sweep(&session, &parts, prune, first_page, patience).await?;
         let goes_on = swept.removed >= u64::from(prune.limit);
         self.note(&session, swept.next_page, goes_on).await?;
         Ok(swept.removed)
+    }
+
+    /// Takes the next turn, and returns its first page; `None` if it is not due, or another process
+    /// has it.
+    async fn take_turn(&self, session: &Arc<Session>) -> Result<Option<i64>, StoreError> {
+        let turn = self.side.statement(include_str!("../sql/sweep_turn.sql"));
+        let turn = async { session.client.query_opt(&turn, &[]).await.map_err(errors::of_question) };
+        Ok(self.side.in_time(session, turn).await?.map(|turn| turn.get(0)))
+    }
+
+    /// Moves the watermark as far as it goes.
+    async fn move_watermark(&self, session: &Arc<Session>, first_page: i64) -> Result<(), StoreError> {
+        for _ in 0..MOVES {
+            if !self.side.in_long_time(watermark::keep_up(&self.side, session)).await? {
+                break;
+            }
+            self.note(session, first_page, false).await?;
+        }
+        Ok(())
     }
 
     /// Sweeps from a page on, until enough records are removed, or so many pages had little to
@@ -164,8 +186,7 @@ impl Sweeper {
     }
 
     async fn prepare(&self, session: &Session, part: &Part) -> Result<Statement, StoreError> {
-        let sweep = self.side.statement(include_str!("sql/prune.sql"));
-        let sweep = sweep.replace(&self.side.statement("semel.records"), &part.table);
+        let sweep = self.side.statement_on(include_str!("sql/prune.sql"), &part.table);
         session.client.prepare(&sweep).await.map_err(errors::of_question)
     }
 }

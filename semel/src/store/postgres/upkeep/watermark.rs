@@ -10,7 +10,7 @@ use crate::store::postgres::values::Moment;
 use crate::words::error::StoreError;
 
 /// The largest number of times that the watermark is moved in one call, each time over 10,000
-/// records. The rest is read by index until the next time.
+/// records. A listing reads the rest by index; a pruner calls again.
 const STEPS: usize = 16;
 
 /// The number of rows that one statement reads: records that the watermark passes, and entries that
@@ -26,15 +26,17 @@ const RETRIES: usize = 64;
 ///
 /// A record that cannot be read is skipped, so that the upkeep of all other records goes on: it is
 /// not listed as unsettled until a sweep can read its page again.
-pub(crate) async fn keep_up(side: &Side, session: &Session) -> Result<(), StoreError> {
+///
+/// Returns `true` if there may be more records to pass.
+pub(crate) async fn keep_up(side: &Side, session: &Session) -> Result<bool, StoreError> {
     match look(side, session).await {
         Err(error) if is_read_only(&error) => {
             tracing::debug!(%error, "the search for unsettled records is left to other processes");
-            Ok(())
+            Ok(false)
         }
         Err(error) if is_about_a_row(&error) => {
             tracing::warn!(%error, "the search for unsettled records met a damaged page, and uses the records that are already known");
-            Ok(())
+            Ok(false)
         }
         looked => looked.map_err(errors::of_question),
     }
@@ -47,7 +49,7 @@ pub(crate) async fn watermark(side: &Side, session: &Session) -> Result<Moment, 
     Ok(row.get(0))
 }
 
-async fn look(side: &Side, session: &Session) -> Result<(), Error> {
+async fn look(side: &Side, session: &Session) -> Result<bool, Error> {
     let look = Step {
         statement: include_str!("sql/look.sql"),
         pass_by: include_str!("sql/look_past.sql"),
@@ -58,8 +60,9 @@ async fn look(side: &Side, session: &Session) -> Result<(), Error> {
         pass_by: include_str!("sql/check_past.sql"),
         rows: CHECKED_ROWS,
     };
-    look.repeat(side, session, STEPS).await?;
-    check.repeat(side, session, 1).await
+    let is_more = look.repeat(side, session, STEPS).await?;
+    check.repeat(side, session, 1).await?;
+    Ok(is_more)
 }
 
 /// A statement that reads the next rows, and one that skips the next of them without reading it.
@@ -72,13 +75,13 @@ struct Step {
 impl Step {
     /// Repeats the step until it returns no row, but at most this many times at full length. At a
     /// damaged page the steps become shorter, down to the one row that is skipped, and longer again
-    /// behind it.
-    async fn repeat(&self, side: &Side, session: &Session, steps: usize) -> Result<(), Error> {
+    /// behind it. Returns `true` if it was stopped by that number.
+    async fn repeat(&self, side: &Side, session: &Session, steps: usize) -> Result<bool, Error> {
         let statement = session.client.prepare(&side.statement(self.statement)).await?;
         let (mut rows, mut steps_left, mut retries) = (self.rows, steps, 0);
         while steps_left > 0 && retries <= RETRIES {
             match session.client.query_opt(&statement, &[&rows]).await {
-                Ok(None) if rows == self.rows => break,
+                Ok(None) if rows == self.rows => return Ok(false),
                 Ok(_) if rows == self.rows => steps_left -= 1,
                 Ok(_) => {
                     rows = (rows * 2).min(self.rows);
@@ -98,7 +101,7 @@ impl Step {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(steps_left == 0)
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::scripts;
 use super::session::{End, Session, within};
+use crate::protocol::answer::Remembered;
 use crate::store::redis::address::Address;
 use crate::store::redis::errors::{self, Elsewhere};
 use crate::store::redis::options::RedisOptions;
@@ -62,6 +63,14 @@ pub(crate) struct Large {
     pub(crate) value: Value,
     /// The record in it, once one of the callers has decoded it.
     pub(crate) record: OnceLock<Result<(Timestamp, Option<Record>), StoreError>>,
+    /// The same for an entry of a hot store.
+    pub(crate) remembered: OnceLock<Option<Remembered>>,
+}
+
+impl Large {
+    fn new(value: Value) -> Self {
+        Self { value, record: OnceLock::new(), remembered: OnceLock::new() }
+    }
 }
 
 /// A committer: it sends a batch over one connection as a pipeline of commands, each of which is
@@ -195,9 +204,7 @@ async fn exchange(
         answer => Ok(Said::Answer(answer)),
     });
     let share = |(said, question): (_, &&Question)| match said {
-        Ok(Said::Answer(value)) if question.answer_bytes > 0 => {
-            Ok(Said::Large(Arc::new(Large { value, record: OnceLock::new() })))
-        }
+        Ok(Said::Answer(value)) if question.answer_bytes > 0 => Ok(Said::Large(Arc::new(Large::new(value)))),
         said => said,
     };
     Ok(Batch { answers: answers.zip(questions).map(share).collect(), is_demoted })

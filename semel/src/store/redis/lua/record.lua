@@ -53,28 +53,14 @@ local function load(key)
     return r, false
 end
 
--- Shows a record unchanged, or only its size if that is over the limit. If the answer waits for
--- replicas, the first byte of a record that another connection has written is written once more:
--- from Redis 7.2 on, WAIT waits only for writes of its own connection. The second write changes
--- neither the record nor its expiry.
-local function show(now, key, stored, again, limit)
-    if limit ~= '' and #stored > tonumber(limit) then
-        return { now, 'large', #stored }
-    end
-    if again == 'again' then
-        redis.call('SETRANGE', key, 0, string.sub(stored, 1, 1))
-    end
-    return { now, 'found', stored }
-end
-
 -- A note with the present time.
 local function note(now, text)
     return struct.pack('>I8', now) .. text
 end
 
--- Stores a record under a key. Redis removes it by itself when it has been expired for the time
--- `grace`: retention begins with the write that settles the record, or when the lease of a lost
--- attempt is over. An attempt under hold stays until it is settled.
+-- Stores a record under a key, and returns its stored form. Redis removes it by itself when it has
+-- been expired for the time `grace`: retention begins with the write that settles the record, or
+-- when the lease of a lost attempt is over. An attempt under hold stays until it is settled.
 local function save(key, r, grace)
     local stored = struct.pack(HEAD, 2, r.state, r.after_crash, r.token, r.fence, r.version, r.attempt, r.lease_until,
         r.heartbeat_at, r.created_at, r.updated_at, r.retention, #r.asked, #r.note) .. r.asked .. r.note .. r.outcome
@@ -85,5 +71,26 @@ local function save(key, r, grace)
         local last = math.ceil((begins + r.retention + grace) / 1000)
         redis.call('SET', key, stored, 'PXAT', string.format('%.0f', last))
     end
+    return stored
 end
 
+-- Shows a record unchanged, or only its size if that is over the limit. If the answer waits for
+-- replicas, the first byte of a record that another connection has written is written once more:
+-- from Redis 7.2 on, WAIT waits only for writes of its own connection. The second write changes
+-- neither the record nor its expiry.
+--
+-- An attempt in format 1 that runs or is held still has the TTL that the older version gave it. It
+-- is written in the present format, and stays from then on.
+local function show(now, key, stored, again, limit)
+    if string.sub(stored, 1, 2) == '\1R' then
+        local old = load(key)
+        stored = old and save(key, old) or stored
+    end
+    if limit ~= '' and #stored > tonumber(limit) then
+        return { now, 'large', #stored }
+    end
+    if again == 'again' then
+        redis.call('SETRANGE', key, 0, string.sub(stored, 1, 1))
+    end
+    return { now, 'found', stored }
+end

@@ -1,5 +1,7 @@
--- Removes expired records from a range of the table's pages. Each partition is swept by itself: the
--- address of a row is unique only within one of them.
+-- Removes expired records from a range of the table's pages.
+--
+-- semel.records is a placeholder, replaced by the name of a partition where there are some. Each is
+-- swept by itself: the address of a row is unique only within one of them.
 --
 -- A row that another transaction has locked is left for a later sweep, without waiting. The
 -- decision to remove a row is made under its lock: a key that was claimed again in between stays.

@@ -1,5 +1,5 @@
--- Takes the next turn of sweeping, if it is due and no other process has it. A turn whose position
--- is not updated for 50 seconds is over.
+-- Takes the next turn of the upkeep, which moves the watermark and sweeps, if it is due and no other
+-- process has it. A turn whose position is not updated for 50 seconds is over.
 --
 -- No parameters. Result: a row if the turn is taken: its first page.
 update semel.upkeep
