@@ -66,7 +66,7 @@ async fn compare(args: &Args, report: &mut Report) -> Result<()> {
     let folder = Folder::new()?;
     let upstream = Served::start("upstream", &["plain"]).await?;
     let semel = gateway(args, upstream.address, &folder.0).await?;
-    report.at_most("memory of an idle gateway, MiB", semel.memory_mib()?, 30.0);
+    report.at_most("memory of an idle gateway, MiB", semel.memory_mib()?, 20.0);
     let nginx = nginx(upstream.address, &folder.0, report).await?;
     let relay = Served::start("relay", &["relay", &upstream.address.to_string()]).await?;
     prepare(semel.address).await?;

@@ -12,7 +12,7 @@ use super::claim::Copies;
 use super::error::{Failure, RunError};
 use super::patience::{Patience, call};
 use super::renew::Renewal;
-use super::{Once, Ran, Work};
+use super::{Once, Ran, Work, Worked};
 use crate::protocol::answer::Ack;
 use crate::words::error::StoreError;
 use crate::words::intent::Intent;
@@ -34,8 +34,8 @@ impl Once {
         self.engine.tasks.spawn(async move { once.attempt(&mut lease, &intent, &copies, work, permit).await })
     }
 
-    /// Runs the work and settles it. The permit is held until the work is over; settling needs
-    /// none.
+    /// Runs the work and settles it. The permit is held until the caller is told: its response may
+    /// be a stream that goes on. Settling in the background needs none, and has no such stream.
     pub(super) async fn attempt(
         &self,
         lease: &mut Lease,
@@ -61,21 +61,21 @@ impl Once {
         {
             return *ended;
         }
-        let result = self.work(lease.clone(), work).await;
-        drop(permit);
+        let _until_told = permit;
+        let Worked { result, held } = self.work(lease.clone(), work).await;
         if result.is_ok() && self.engine.policy.after_crash() == AfterCrash::Transactional {
             return Box::pin(self.settle_recorded(lease, intent, copies, &mut renewal)).await;
         }
-        self.settle(lease, intent, copies, &mut renewal, result).await
+        self.settle(lease, intent, copies, &mut renewal, result, held).await
     }
 
     /// Does the work, and times it. A panic of the work is its own, and says nothing about what is
     /// recorded of it.
-    async fn work(&self, lease: Lease, work: Work) -> Result<Outcome, Failure> {
+    async fn work(&self, lease: Lease, work: Work) -> Worked {
         let began = Instant::now();
-        let result = AssertUnwindSafe(async move { work(lease).await }).catch_unwind().await;
+        let worked = AssertUnwindSafe(async move { work(lease).await }).catch_unwind().await;
         self.engine.meter.work(began.elapsed());
-        result.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))))
+        worked.unwrap_or_else(|panic| Err(Failure::unknown(describe(&*panic))).into())
     }
 
     /// Confirms a lease that was granted slowly. Returns a moment no later than the beginning of
@@ -135,7 +135,7 @@ impl Once {
         copies: &Copies,
         outcome: Outcome,
     ) -> Result<Ran<Outcome>, RunError> {
-        let recorded = self.settle(lease, intent, copies, &mut None, Ok(outcome)).await?;
+        let recorded = self.settle(lease, intent, copies, &mut None, Ok(outcome), None).await?;
         Ok(Ran { replayed: true, ..recorded })
     }
 }

@@ -32,6 +32,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -227,10 +228,10 @@ impl Once {
     /// With none left, the store is only asked what is recorded: repeats of what is done, running
     /// or held are answered as usual, and what would run is refused as
     /// [`RunError::TooManyAttempts`], with nothing claimed. A takeover and a reconcile hook count
-    /// as well. A repeat that waits does not, nor does an attempt whose work is over. But when as
-    /// many attempts are over and the store has not taken what they came to, no other begins, as
-    /// each of them keeps its outcome in memory. Clones made afterwards count together with this
-    /// one.
+    /// as well. A repeat that waits does not, nor does an attempt that is settled in the background
+    /// because the store did not take its outcome in time. But when as many attempts are settled in
+    /// the background, no other begins, as each of them keeps its outcome in memory. Clones made
+    /// afterwards count together with this one.
     #[must_use]
     pub fn with_max_attempts(self, limit: usize) -> Self {
         self.with(|engine| engine.admission.set_max_attempts(limit))
@@ -320,7 +321,10 @@ impl Once {
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
-        let work = Box::new(move |lease| -> BoxFuture<'static, _> { Box::pin(work(lease)) });
+        let work = Box::new(move |lease| -> BoxFuture<'static, _> {
+            let work = work(lease);
+            Box::pin(async move { work.await.into() })
+        });
         self.carry(key, intent, work, Place::OwnTask, None).await
     }
 
@@ -518,7 +522,21 @@ fn interrupted<T>(error: JoinError) -> Result<T, RunError> {
 }
 
 /// The work of one attempt, behind a pointer: it is handed from step to step.
-pub(crate) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<Outcome, Failure>> + Send>;
+pub(crate) type Work = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Worked> + Send>;
+
+/// The result of the work.
+pub(crate) struct Worked {
+    pub(crate) result: Result<Outcome, Failure>,
+    /// Bytes that are held until the attempt is settled: as long as the store has not taken an
+    /// outcome, its memory is in use, and these bytes may carry the charge for it.
+    pub(crate) held: Option<Bytes>,
+}
+
+impl From<Result<Outcome, Failure>> for Worked {
+    fn from(result: Result<Outcome, Failure>) -> Self {
+        Self { result, held: None }
+    }
+}
 
 /// Comes to its end when no repeat should wait any more: memory is short, say.
 pub(crate) type LetGo = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;

@@ -1,5 +1,6 @@
 //! The end of an attempt: complete, release, abandon or hold, and the answer to the caller.
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::admission::Unsettled;
@@ -86,6 +87,7 @@ impl Once {
         copies: &Copies,
         renewal: &mut Option<Renewal>,
         result: Result<Outcome, Failure>,
+        held: Option<Bytes>,
     ) -> Result<Ran<Outcome>, RunError> {
         let ending = Ending::of(&result, self.engine.policy.max_body_bytes());
         if !matches!(ending, Ending::Complete(_))
@@ -102,7 +104,7 @@ impl Once {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
                 self.engine.health.end_failed();
-                self.settle_later(lease, copies, renewal.take(), ending, unsettled_yet);
+                self.settle_later(lease, copies, renewal.take(), ending, unsettled_yet, held);
                 return Err(unsettled(result, RunError::OutcomePending(error)));
             }
             Err(error) => {
@@ -110,7 +112,7 @@ impl Once {
                     Box::pin(renewal.stop()).await;
                 }
                 let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
-                self.settle_later(lease, copies, None, reason, unsettled_yet);
+                self.settle_later(lease, copies, None, reason, unsettled_yet, None);
                 return Err(unsettled(result, RunError::Unrecorded(error)));
             }
         };
@@ -132,7 +134,7 @@ impl Once {
 
     /// Goes on in the background until the store has answered. An outcome keeps its lease
     /// meanwhile; should that run out all the same, it still counts unless somebody takes over. It
-    /// counts as unsettled for as long.
+    /// counts as unsettled for as long, and the bytes that carry the charge for it are held.
     fn settle_later(
         &self,
         lease: &Lease,
@@ -140,12 +142,13 @@ impl Once {
         renewal: Option<Renewal>,
         ending: Ending,
         unsettled: Option<Unsettled>,
+        held: Option<Bytes>,
     ) {
         let (once, lease, copies) = (self.clone(), lease.clone(), *copies);
         let unsettled = unsettled.unwrap_or_else(|| self.engine.admission.unsettled());
         let tried = self.engine.health.retried_end();
         self.engine.tasks.spawn(async move {
-            let _until_settled = (renewal, tried);
+            let _until_settled = (renewal, tried, held);
             let mut unsettled = Some(unsettled);
             let mut patience = Patience::until_shutdown(
                 &once.engine.shutdown,
@@ -211,7 +214,7 @@ impl Once {
 
     /// Releases, in the background, a key whose work was not started.
     pub(super) fn release_later(&self, lease: &Lease, copies: &Copies) {
-        self.settle_later(lease, copies, None, Ending::Release, None);
+        self.settle_later(lease, copies, None, Ending::Release, None, None);
     }
 
     /// Settles work that succeeded, and had to record its outcome in its own transaction. If there
@@ -238,10 +241,10 @@ impl Once {
             Err(error) if error.is_transient() => {
                 self.engine.meter.settlement("pending", asked.elapsed());
                 let ending = Ending::Hold(missing().to_string());
-                self.settle_later(lease, copies, renewal.take(), ending, None);
+                self.settle_later(lease, copies, renewal.take(), ending, None, None);
                 Err(RunError::OutcomePending(error))
             }
-            Ok(None) | Err(_) => self.settle(lease, intent, copies, renewal, Err(missing())).await,
+            Ok(None) | Err(_) => self.settle(lease, intent, copies, renewal, Err(missing()), None).await,
         }
     }
 

@@ -120,12 +120,18 @@ where
             note(&span, "first");
             own
         }
-        Answer::Recorded { outcome, replayed } => {
+        Answer::Recorded { outcome, replayed, own } => {
             let mut response = render(&outcome, replayed);
             if let Some(memory) = &layer.options.memory {
                 let body = std::mem::take(response.body_mut());
                 let longest = layer.options.whole_within.unwrap_or(GATHER_KNOWN);
-                match memory.recorded(&key, body, replayed, longest).await {
+                // A handler that records its outcome itself answers with the same body, which has
+                // its charge already.
+                let charged = match own.filter(|own| *own == body) {
+                    Some(own) => Ok(own),
+                    None => memory.recorded(&key, body, replayed, longest).await,
+                };
+                match charged {
                     Ok(body) => *response.body_mut() = body,
                     Err(rejection) => return Ok(refuse(&layer, &span, rejection)),
                 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::post;
 use semel::admin::{Inspect, ListQuery};
-use semel::http::Verdict;
+use semel::http::{Memory, Verdict};
 use semel::store::Phase;
 use semel::{MemoryStore, Policy, Store};
 use testkit::gates::{Fault, Gate, Through};
@@ -233,6 +233,24 @@ async fn a_graceful_shutdown_finishes_running_attempts_and_ends_waits() {
     let record = store.list(&ListQuery::default()).await.unwrap().records.remove(0);
     assert_eq!(record.phase(store.now().await.unwrap()), Phase::Done);
     assert_eq!((count.get(), gate.calls("release"), gate.calls("void")), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn an_outcome_is_charged_until_the_store_has_taken_it() {
+    let gate = Gate::new();
+    let memory = Memory::new(1 << 20);
+    let policy = Policy::hold().with_patience(PATIENCE).unwrap();
+    let layer = sharing(Through(gate.clone())).with_policy(policy).with_memory(memory.clone());
+    let app = Router::new().route("/charges", post(|| async { "x".repeat(100_000) })).layer(layer.clone());
+    let server = Server::start(app).await;
+    gate.disturb("complete", Fault::Unavailable);
+    server.post("/charges", "k", "{}").send().await.problem(503, "outcome_pending");
+    // The client has its answer, and the outcome is still in memory.
+    assert!(memory.responses_in_use() >= 100_000, "{memory:?}");
+    gate.heal();
+    until(|| memory.responses_in_use() == 0).await;
+    let replay = server.post("/charges", "k", "{}").send().await;
+    assert_eq!((replay.text().len(), replay.is_replay()), (100_000, true));
 }
 
 #[tokio::test]

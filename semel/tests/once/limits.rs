@@ -170,6 +170,25 @@ async fn takeovers_and_hooks_need_an_attempt_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_counts_until_its_caller_is_told() {
+    let (gate, once) = engine();
+    let once = once.with_max_attempts(1);
+    gate.disturb("complete", Fault::SlowAnswer(secs(1)));
+    let counter = Counter::default();
+    let (first_key, first_intent) = (numbered(0), intent());
+    let first = once.run(&first_key, &first_intent, counter.quick());
+    let other = async {
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!((counter.count(), gate.calls("complete")), (1, 1), "the work is over");
+        once.run(&numbered(1), &intent(), counter.quick()).await
+    };
+    let (first, other) = tokio::join!(first, other);
+    assert_eq!(first.unwrap().value, 1);
+    assert!(matches!(other, Err(RunError::TooManyAttempts)), "{other:?}");
+    assert_eq!(once.run(&numbered(1), &intent(), counter.quick()).await.unwrap().value, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn attempts_that_settle_in_the_background_leave_room_up_to_a_limit() {
     let (gate, once) = engine();
     let once = once.with_max_attempts(3);

@@ -1,17 +1,20 @@
 //! Memory: the gateway stays within its budget, whatever its clients do.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::http2::{Client, Pieces, keyed};
 use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::{Upstream, answer};
+use crate::wire::{Wire, request};
 
 const MIB: usize = 1 << 20;
-/// The memory that the gateway may need beside its budget.
-const BESIDE: u64 = 32 << 20;
 
 /// A gateway with little memory that has served a request, and its memory in use by then.
 async fn little(setup: Setup, memory: &str) -> (Gateway, u64) {
@@ -19,13 +22,6 @@ async fn little(setup: Setup, memory: &str) -> (Gateway, u64) {
     assert_eq!(gateway.post("warm", "{}").await.status, 200);
     let before = gateway.peak_bytes();
     (gateway, before)
-}
-
-#[track_caller]
-fn stays_within(gateway: &Gateway, before: u64, budget: u64) {
-    let peak = gateway.peak_bytes();
-    println!("{} KiB at rest, {} KiB more at most", before >> 10, (peak - before) >> 10);
-    assert!(peak < before + budget + BESIDE, "{peak} bytes, and {before} at rest");
 }
 
 /// A head that declares a body of this length.
@@ -63,7 +59,7 @@ async fn bodies_of_many_connections_stay_within_the_budget() {
     }
     println!("{refused} refused, {slow} too slow");
     assert!(slow >= 1 && refused > slow);
-    stays_within(&gateway, before, 16 << 20);
+    gateway.stays_within(before, 16 << 20);
     assert_eq!(gateway.post("k", "{}").await.status, 200);
     assert_eq!(upstream.count(), 2);
 }
@@ -92,82 +88,165 @@ async fn bodies_of_many_streams_stay_within_the_budget() {
         }
     }
     assert!(refused > 0);
-    stays_within(&gateway, before, 16 << 20);
+    gateway.stays_within(before, 16 << 20);
     assert_eq!(gateway.post("k", "{}").await.status, 200);
     assert_eq!(upstream.count(), 2);
+}
+
+/// A client that declares much, and sends a byte now and then until there is an answer. Then it
+/// comes again.
+async fn drip(address: SocketAddr, name: usize, ended: Arc<AtomicUsize>) {
+    for number in 0.. {
+        let Some(mut wire) = Wire::try_to(address).await else { continue };
+        let _closed = wire.try_send(declared(&format!("{name}-{number}"), MIB)).await;
+        let reply = loop {
+            let _closed = wire.try_send("x").await;
+            if let Ok(reply) = timeout(Duration::from_millis(500), wire.try_reply()).await {
+                break reply;
+            }
+        };
+        assert!(reply.is_none_or(|reply| reply.status == 408));
+        ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The median of the times that requests with new keys take.
+async fn median(gateway: &Gateway, name: &str) -> Duration {
+    let mut times = Vec::new();
+    for number in 0..15 {
+        let began = Instant::now();
+        let reply = gateway.post(&format!("{name}-{number}"), "{}").await;
+        assert_eq!((reply.status, reply.is_replay()), (200, false));
+        times.push(began.elapsed());
+    }
+    times.sort();
+    times[times.len() / 2]
 }
 
 #[tokio::test]
 async fn clients_that_declare_much_and_drip_do_not_block_other_clients() {
     let upstream = Upstream::counting().await;
     let (gateway, before) = little(Setup::before(upstream.address), "16MiB").await;
+    let alone = median(&gateway, "alone").await;
+    let ended = Arc::new(AtomicUsize::new(0));
     let mut clients = JoinSet::new();
-    for client in 0..300 {
-        let mut wire = gateway.wire().await;
-        wire.send(declared(&client.to_string(), MIB)).await;
-        clients.spawn(async move {
-            // The client sends a byte now and then, until there is an answer.
-            loop {
-                let _closed = wire.try_send("x").await;
-                if let Ok(reply) = timeout(Duration::from_millis(500), wire.try_reply()).await {
-                    return reply.map(|reply| reply.status);
-                }
-            }
-        });
+    for name in 0..300 {
+        clients.spawn(drip(gateway.address, name, Arc::clone(&ended)));
     }
     let began = Instant::now();
-    let reply = gateway.post("k", "{}").await;
-    println!("served within {:?}", began.elapsed());
-    assert_eq!(reply.told(), (200, "run 2".to_owned(), false));
-    // Each of the other requests ends, long before the timeout of a body.
-    while let Some(told) = clients.join_next().await {
-        assert!(matches!(told.unwrap(), Some(408) | None));
+    while gateway.metric(&["semel_gateway_connections "]).await < 300.0 {
+        assert!(began.elapsed() < BOUND, "not all of them are there");
+        sleep(Duration::from_millis(20)).await;
     }
-    assert!(began.elapsed() < BOUND - Duration::from_secs(5), "{:?}", began.elapsed());
-    stays_within(&gateway, before, 16 << 20);
-    assert_eq!(upstream.count(), 2);
+    let beside = median(&gateway, "beside").await;
+    println!("{alone:?} alone, {beside:?} beside 300 clients that drip");
+    // On a machine that is busy, the request takes long without them, too.
+    assert!(beside < Duration::from_secs(2) + 10 * alone, "{alone:?} alone, {beside:?} beside them");
+    // Each of the other requests ends, long before the timeout of a body.
+    let began = Instant::now();
+    while ended.load(Ordering::Relaxed) < 300 {
+        assert!(began.elapsed() < BOUND, "they go on dripping");
+        sleep(Duration::from_millis(20)).await;
+    }
+    clients.shutdown().await;
+    gateway.stays_within(before, 16 << 20);
+    assert_eq!(upstream.count(), 1 + 15 + 15);
+}
+
+/// An upstream that accepts connections and reads nothing, and one that counts, by their paths.
+async fn beside_a_still_one(counting: &Upstream) -> (TcpListener, Setup) {
+    let still = TcpSocket::new_v4().unwrap();
+    still.set_recv_buffer_size(4_096).unwrap();
+    still.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let still = still.listen(64).unwrap();
+    let file = format!(
+        "upstream = 'http://{}'\n[[route]]\npath = '/still'\nupstream = 'http://{}'\n[[route]]\npath = '/charges'\n",
+        counting.address,
+        still.local_addr().unwrap()
+    );
+    (still, Setup::new().with_file(&file))
 }
 
 #[tokio::test]
 async fn without_room_nothing_is_claimed_and_repeats_do_not_wait() {
     let (upstream, stop) = Upstream::stopping().await;
-    let setup = Setup::before(upstream.address).with("--max-memory", "4MiB").with("--wait", "5m");
+    let (still, setup) = beside_a_still_one(&upstream).await;
+    let setup = setup.with("--max-memory", "128MiB").with("--max-body", "32MiB").with("--wait", "5m");
     let gateway = setup.with("--upstream-timeout", "5m").start().await;
     let first = gateway.posting("k", "{}");
     stop.arrival().await;
     let repeat = gateway.posting("k", "{}");
-    // Bodies that wait for the upstream fill the 2 MiB for requests, except for 8 steps of 8 KiB.
-    // Each of them has twice its room, which it needs while it is joined.
-    let mut full = Vec::new();
-    for steps in [127, 63, 32, 16, 8] {
-        let body = "x".repeat(steps * (8 << 10) - 4_096);
-        full.push(gateway.posting(&format!("{steps} steps"), &body));
-        stop.arrival().await;
+    // Bodies that the upstream does not read fill the 64 MiB for requests, except for 10. Each of
+    // them has twice its room, which it needs while it is joined.
+    let mut full = JoinSet::new();
+    let mut lines = Vec::new();
+    for mebibytes in [30, 16, 8] {
+        let post = request(
+            "POST /still",
+            &format!("Idempotency-Key: {mebibytes}\r\n"),
+            &vec![b'x'; mebibytes * MIB],
+        );
+        let mut wire = gateway.wire().await;
+        full.spawn(async move {
+            wire.send(post).await;
+            wire.try_reply().await
+        });
+        lines.push(timeout(BOUND, still.accept()).await.expect("it arrives").unwrap());
     }
     repeat.await.unwrap().unwrap().problem(409, "idempotency_key_pending");
-    let refused = gateway.post("new", &"x".repeat(100_000)).await;
+    let refused = gateway.post("new", &"x".repeat(6 * MIB)).await;
     refused.problem(503, "memory_exhausted");
     assert_eq!(refused.header("retry-after"), Some("1"));
     stop.go();
     assert_eq!(first.await.unwrap().unwrap().told(), (200, "run 1".to_owned(), false));
+    // The connections break, and there is room again.
+    drop(lines);
+    while let Some(reply) = full.join_next().await {
+        reply.unwrap().expect("an answer").problem(502, "upstream_lost");
+    }
+    stop.go();
     // The same key with another body was never claimed.
-    for _ in 0..=full.len() {
+    assert_eq!(gateway.post("new", &"y".repeat(6 * MIB)).await.told(), (200, "run 2".to_owned(), false));
+}
+
+#[tokio::test]
+async fn bodies_that_the_upstream_has_taken_leave_room_for_others() {
+    let (upstream, stop) = Upstream::stopping().await;
+    let setup = Setup::before(upstream.address).with("--upstream-timeout", "5m");
+    let (gateway, before) = {
         stop.go();
-    }
-    for reply in full {
-        assert_eq!(reply.await.unwrap().unwrap().status, 200);
-    }
-    let began = Instant::now();
-    loop {
-        let reply = gateway.post("new", &"y".repeat(100_000)).await;
-        if reply.status == 200 {
-            break;
+        let warm = little(setup, "4MiB").await;
+        stop.arrival().await;
+        warm
+    };
+    // Together they are larger than the share of requests, 2 MiB, and the memory beside the budget.
+    // Some go over connections that were kept, for which there is a spare of each request.
+    let body = "x".repeat(900_000);
+    for round in 0..2 {
+        let mut asked = Vec::new();
+        for number in 0..50 {
+            let began = Instant::now();
+            let key = format!("{round}-{number}");
+            // The gateway returns the room just after the upstream has read the last byte.
+            loop {
+                let mut reply = gateway.posting(&key, &body);
+                tokio::select! {
+                    () = stop.arrival() => {
+                        asked.push(reply);
+                        break;
+                    }
+                    refused = &mut reply => drop(refused.unwrap().unwrap().problem(503, "memory_exhausted")),
+                }
+                assert!(began.elapsed() < BOUND, "{key}: the bodies before it keep their room");
+            }
         }
-        reply.problem(503, "memory_exhausted");
-        assert!(began.elapsed() < BOUND, "there is no room again");
-        sleep(Duration::from_millis(20)).await;
+        for reply in asked {
+            stop.go();
+            assert_eq!(reply.await.unwrap().expect("an answer").status, 200);
+        }
     }
-    assert_eq!(upstream.count(), 7);
+    gateway.stays_within(before, 4 << 20);
+    assert_eq!(upstream.count(), 1 + 100);
 }
 
 #[tokio::test]
@@ -189,7 +268,7 @@ async fn answers_of_attempts_wait_for_room_and_are_recorded_whole() {
         let reply = gateway.post(&format!("key {key}"), "{}").await;
         assert_eq!((reply.status, reply.body.len(), reply.is_replay()), (200, MIB - 100, true));
     }
-    stays_within(&gateway, before, 4 << 20);
+    gateway.stays_within(before, 4 << 20);
 }
 
 #[tokio::test]
@@ -224,7 +303,7 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
         replies.push(reply);
     }
     println!("{} replays are not taken", replies.len());
-    stays_within(&gateway, before, 8 << 20);
+    gateway.stays_within(before, 8 << 20);
     // Each stream ends, although the connection answers pings, and returns its memory.
     for reply in replies {
         let ended = timeout(BOUND, http_body_util::BodyExt::collect(reply.into_body())).await;
@@ -259,6 +338,49 @@ async fn a_replay_without_room_is_refused_and_comes_later() {
 }
 
 #[tokio::test]
+async fn replays_that_are_not_taken_leave_room_for_the_answers_of_attempts() {
+    let body = vec![b'x'; MIB - 100];
+    let upstream = Upstream::start(move |_| {
+        let body = body.clone();
+        async move { answer("200 OK", "", body) }
+    })
+    .await;
+    // An answer that waits for room for longer than the upstream may take is recorded without its
+    // body.
+    let setup =
+        Setup::before(upstream.address).with("--body-timeout", "5m").with("--upstream-timeout", "10s");
+    let (gateway, before) = little(setup, "8MiB").await;
+    let keys = ["a", "b", "c", "d"];
+    for key in keys {
+        assert_eq!(gateway.post(key, "{}").await.status, 200);
+    }
+    // Of the 4 MiB for answers, replays get half.
+    let client = Client::with_window(&gateway, 0).await;
+    let mut untaken = Vec::new();
+    for (key, status) in keys.into_iter().zip([200, 200, 503, 503]) {
+        let reply = client.ask(keyed(key, Pieces::whole("{}"))).await;
+        assert_eq!(reply.status(), status, "{key}");
+        untaken.push(reply);
+    }
+    // An answer that is not taken does not leave the next one waiting.
+    untaken.push(client.ask(keyed("e", Pieces::whole("{}"))).await);
+    assert_eq!(gateway.post("f", "{}").await.told().0, 200);
+    drop(untaken);
+    let began = Instant::now();
+    loop {
+        let reply = gateway.post("f", "{}").await;
+        if reply.status == 200 {
+            assert_eq!((reply.body.len(), reply.is_replay()), (MIB - 100, true), "it was recorded whole");
+            break;
+        }
+        reply.problem(503, "memory_exhausted");
+        assert!(began.elapsed() < BOUND, "replays stay refused");
+    }
+    gateway.stays_within(before, 8 << 20);
+    assert_eq!(upstream.count(), 7);
+}
+
+#[tokio::test]
 async fn answers_without_a_key_that_are_not_taken_hold_little() {
     let body = vec![b'x'; 4 * MIB];
     let upstream = Upstream::start(move |_| {
@@ -283,5 +405,5 @@ async fn answers_without_a_key_that_are_not_taken_hold_little() {
         let ended = timeout(BOUND, http_body_util::BodyExt::collect(reply.into_body())).await;
         assert!(ended.expect("it ends").is_err(), "it is reset");
     }
-    stays_within(&gateway, before, 4 << 20);
+    gateway.stays_within(before, 4 << 20);
 }

@@ -8,6 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
+use crate::http2::{Client, Pieces, keyed};
 use crate::process::{BOUND, Gateway, Setup, until};
 use crate::stop::Stop;
 use crate::upstream::Upstream;
@@ -19,19 +20,27 @@ fn posted(key: &str) -> Vec<u8> {
     request("POST /charges", &format!("Idempotency-Key: {key}\r\n"), b"{}")
 }
 
-/// A gateway with a small limit of attempts for a few clients, and with one done key.
-async fn setup() -> (Upstream, Stop, Gateway) {
+/// The budget of memory where attempts are limited.
+const MEMORY: u64 = 4 << 20;
+
+/// A gateway with a small limit of attempts for a few clients, with one done key, and its memory in
+/// use by then.
+async fn setup() -> (Upstream, Stop, Gateway, u64) {
     let (upstream, stop) = Upstream::stopping().await;
-    let setup = Setup::before(upstream.address).with("--max-connections", "10");
+    let setup = Setup::before(upstream.address).with("--max-connections", "10").with("--max-memory", "4MiB");
     let gateway = setup.with("--max-attempts", &ATTEMPTS.to_string()).start().await;
     stop.go();
     assert_eq!(gateway.post("done", "{}").await.status, 200);
-    (upstream, stop, gateway)
+    let before = gateway.peak_bytes();
+    (upstream, stop, gateway, before)
 }
 
 /// Checks that recorded outcomes are replayed with no attempt left, and that further attempts run
 /// when running ones end.
-async fn recovers(upstream: &Upstream, stop: &Stop, gateway: &Gateway) {
+async fn recovers(upstream: &Upstream, stop: &Stop, gateway: &Gateway, before: u64) {
+    gateway.stays_within(before, MEMORY);
+    // The first request may have had a connection of its own.
+    assert!(upstream.connections() <= 1 + ATTEMPTS, "{} connections", upstream.connections());
     assert_eq!(gateway.post("done", "{}").await.told(), (200, "run 1".to_owned(), true));
     gateway.post("done", "other").await.problem(422, "idempotency_key_reused");
     gateway.post("0", "{}").await.problem(409, "idempotency_key_pending");
@@ -49,7 +58,7 @@ async fn recovers(upstream: &Upstream, stop: &Stop, gateway: &Gateway) {
 /// attempt running.
 #[tokio::test]
 async fn clients_that_hang_up_and_come_again_leave_no_more_requests_upstream_than_attempts() {
-    let (upstream, stop, gateway) = setup().await;
+    let (upstream, stop, gateway, before) = setup().await;
     for number in 0..200 {
         let mut wire = gateway.wire().await;
         wire.send(posted(&number.to_string())).await;
@@ -61,13 +70,13 @@ async fn clients_that_hang_up_and_come_again_leave_no_more_requests_upstream_tha
             assert_eq!(refused.header("retry-after"), Some("1"));
         }
     }
-    recovers(&upstream, &stop, &gateway).await;
+    recovers(&upstream, &stop, &gateway, before).await;
 }
 
 /// Regression: one HTTP/2 connection made 2,001 requests upstream by resetting its streams.
 #[tokio::test]
 async fn streams_that_are_reset_leave_no_more_requests_upstream_than_attempts() {
-    let (upstream, stop, gateway) = setup().await;
+    let (upstream, stop, gateway, before) = setup().await;
     let io = TokioIo::new(TcpStream::connect(gateway.address).await.unwrap());
     let (mut sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
@@ -87,7 +96,7 @@ async fn streams_that_are_reset_leave_no_more_requests_upstream_than_attempts() 
             assert!(String::from_utf8_lossy(&problem).contains("too_many_attempts"));
         }
     }
-    recovers(&upstream, &stop, &gateway).await;
+    recovers(&upstream, &stop, &gateway, before).await;
 }
 
 /// Such a request cannot be repeated, and nothing of it is recorded.
@@ -141,6 +150,90 @@ async fn one_connection_has_no_more_requests_passed_on_than_there_may_be_connect
         assert_eq!(passed.await.unwrap().unwrap().status(), 200);
     }
     assert_eq!(upstream.count(), 3);
+}
+
+/// The answer to a POST may come before the client has sent its body, and a service such as Node
+/// then goes on reading it.
+#[tokio::test]
+async fn a_body_that_goes_on_after_its_answer_takes_the_place_of_a_connection() {
+    let (come, mut came) = mpsc::unbounded_channel();
+    let upstream = Upstream::raw(move |mut line| {
+        let come = come.clone();
+        async move {
+            line.head().await;
+            line.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+            while line.read().await {}
+            come.send(()).expect("the test listens");
+        }
+    })
+    .await;
+    let setup = Setup::before(upstream.address).with("--body-timeout", "10s");
+    let gateway = setup.with("--max-connections", "3").start().await;
+    let client = Client::new(&gateway).await;
+    let post = || http::Request::post("http://shop.example/none").body(Pieces::endless("x".repeat(1_000)));
+    let mut answers = Vec::new();
+    for status in [404, 404, 404, 503, 503] {
+        let answer = client.ask(post().unwrap()).await;
+        assert_eq!(answer.status(), status);
+        answers.push(answer);
+    }
+    assert_eq!(upstream.connections(), 3);
+    client.connection.abort();
+    drop((answers, client));
+    for _ in 0..3 {
+        tokio::time::timeout(BOUND, came.recv())
+            .await
+            .expect("its connection ends")
+            .expect("the upstream goes on");
+    }
+    let began = std::time::Instant::now();
+    while gateway.ask("POST /none", "", "{}").await.status != 404 {
+        assert!(began.elapsed() < BOUND, "the places are not free again");
+    }
+}
+
+/// The limit of streams is looked at when a request begins, and again before it is sent.
+#[tokio::test]
+async fn requests_that_were_read_meanwhile_do_not_become_streams_beyond_the_limit() {
+    let upstream = Upstream::raw(|mut line| async move {
+        while line.request().await.is_some() {
+            line.send(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+            )
+            .await;
+        }
+    })
+    .await;
+    let gateway = Setup::before(upstream.address).with("--max-connections", "2").start().await;
+    let mut wire = gateway.wire().await;
+    wire.send(
+        "POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: late\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n",
+    )
+    .await;
+    assert_eq!(wire.try_head().await.unwrap().status, 100);
+    let client = Client::new(&gateway).await;
+    let mut streams = Vec::new();
+    for number in 0..2 + 64 {
+        let stream = client.ask(keyed(&number.to_string(), Pieces::whole("{}"))).await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    assert_eq!(client.ask(keyed("next", Pieces::whole("{}"))).await.status(), 503);
+    wire.send("{}").await;
+    let refused = wire.reply().await;
+    refused.problem(503, "gateway_busy");
+    assert_eq!((refused.header("retry-after"), upstream.count()), (Some("1"), 2 + 64));
+    // Nothing was sent, so the key is free.
+    drop(streams);
+    let began = std::time::Instant::now();
+    loop {
+        let answer = client.ask(keyed("late", Pieces::whole("{}"))).await;
+        match answer.status().as_u16() {
+            200 => break,
+            503 => assert!(began.elapsed() < BOUND, "it stays busy"),
+            other => panic!("{other}"),
+        }
+    }
 }
 
 #[tokio::test]

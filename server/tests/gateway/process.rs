@@ -16,6 +16,9 @@ use crate::wire::{Reply, Wire, request};
 /// The time limit of any step of a test, also on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
+/// The memory that a gateway may need beside its budget.
+const BESIDE: u64 = 32 << 20;
+
 /// Waits until this holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -259,6 +262,15 @@ impl Gateway {
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
         kibibytes.expect("a number") << 10
+    }
+
+    /// Checks that the memory in use has never exceeded that at rest by more than this budget and
+    /// the memory that the gateway may need beside it.
+    #[track_caller]
+    pub(crate) fn stays_within(&self, before: u64, budget: u64) {
+        let peak = self.peak_bytes();
+        println!("{} KiB at rest, {} KiB more at most", before >> 10, (peak - before) >> 10);
+        assert!(peak < before + budget + BESIDE, "{peak} bytes, and {before} at rest");
     }
 
     pub(crate) async fn wire(&self) -> Wire {

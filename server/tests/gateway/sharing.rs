@@ -22,9 +22,10 @@ async fn a_replay_that_is_taken_a_little_at_a_time_ends() {
         async move { answer("200 OK", "", body) }
     })
     .await;
-    let setup = Setup::before(upstream.address).with("--body-timeout", "2s");
+    let setup = Setup::before(upstream.address).with("--body-timeout", "2s").with("--max-memory", "4MiB");
     let gateway = setup.start().await;
     assert_eq!(gateway.post("k", "{}").await.status, 200);
+    let before = gateway.peak_bytes();
     let client = Client::with_window(&gateway, 16 << 10).await;
     let reply = client.ask(keyed("k", Pieces::whole("{}"))).await;
     assert!(reply.headers().contains_key("idempotency-replayed"));
@@ -42,6 +43,7 @@ async fn a_replay_that_is_taken_a_little_at_a_time_ends() {
     assert!(timeout(BOUND, taking).await.expect("it ends"), "it is reset");
     println!("{taken} bytes were taken");
     assert!(taken < MIB / 4);
+    gateway.stays_within(before, 4 << 20);
 }
 
 #[tokio::test]
@@ -78,7 +80,9 @@ async fn bodies_that_are_not_read_keep_no_other_body_of_their_connection() {
         upstream.address,
         still.local_addr().unwrap()
     );
-    let gateway = Setup::new().with_file(&file).start().await;
+    let gateway = Setup::new().with_file(&file).with("--max-memory", "4MiB").start().await;
+    assert_eq!(gateway.post("warm", "{}").await.status, 200);
+    let before = gateway.peak_bytes();
     let client = Client::new(&gateway).await;
     let large = Bytes::from(vec![b'x'; 16 * MIB]);
     let mut stalled = JoinSet::new();
@@ -95,5 +99,6 @@ async fn bodies_that_are_not_read_keep_no_other_body_of_their_connection() {
     sleep(Duration::from_secs(1)).await;
     let reply = client.ask(keyed("k", Pieces::whole(vec![b'x'; MIB - 100]))).await;
     assert_eq!(reply.status(), 200);
+    gateway.stays_within(before, 4 << 20);
     stalled.shutdown().await;
 }

@@ -1,5 +1,6 @@
 //! A Postgres that is down for a while.
 
+use std::future::pending;
 use std::time::{Duration, Instant};
 
 use testkit::ports::Port;
@@ -9,39 +10,53 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::process::{BOUND, Gateway, Setup};
 use crate::stop::Stop;
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, answer};
 use crate::wire::Io;
 
 /// A path to the server that can be cut.
 struct Way {
     port: Port,
     passing: Option<AbortOnDropHandle<()>>,
+    frozen: CancellationToken,
 }
 
 impl Way {
     async fn new() -> Self {
-        let mut way = Self { port: Port::reserve().expect("a free port"), passing: None };
+        let port = Port::reserve().expect("a free port");
+        let mut way = Self { port, passing: None, frozen: CancellationToken::new() };
         way.mend().await;
         way
     }
 
     async fn mend(&mut self) {
         let listener = TcpListener::bind(self.port.address()).await.expect("the port is reserved");
+        self.frozen = CancellationToken::new();
+        let frozen = self.frozen.clone();
         let passing = tokio::spawn(async move {
             let mut ways = Vec::new();
             loop {
                 let (mut near, _) = listener.accept().await.expect("a connection");
+                let frozen = frozen.clone();
                 ways.push(AbortOnDropHandle::new(tokio::spawn(async move {
                     let mut far = far_side().await;
-                    let _cut = copy_bidirectional(&mut near, &mut far).await;
+                    tokio::select! {
+                        _cut = copy_bidirectional(&mut near, &mut far) => {}
+                        () = frozen.cancelled() => pending().await,
+                    }
                 })));
             }
         });
         self.passing = Some(AbortOnDropHandle::new(passing));
+    }
+
+    /// Passes nothing on any more, and keeps every connection open.
+    fn freeze(&self) {
+        self.frozen.cancel();
     }
 
     /// Cuts every connection, and refuses new ones.
@@ -74,6 +89,13 @@ impl<I: Io + Unpin> IoUnpin for I {}
 /// A gateway over Postgres, and the path between them.
 async fn setup(policy: &str) -> (Upstream, Stop, Way, Gateway) {
     let (upstream, stop) = Upstream::stopping().await;
+    let (setup, way) = over_postgres(&upstream).await;
+    let gateway = setup.with("--policy", policy).with("--lease", "30s").start().await;
+    (upstream, stop, way, gateway)
+}
+
+/// Settings over Postgres, and the path to it.
+async fn over_postgres(upstream: &Upstream) -> (Setup, Way) {
     let way = Way::new().await;
     let config: Config = database().await.parse().expect("a URL");
     let login = config.get_user().expect("a user");
@@ -85,8 +107,7 @@ async fn setup(policy: &str) -> (Upstream, Stop, Way, Gateway) {
         config.get_dbname().expect("a database")
     );
     let setup = Setup::before(upstream.address).with("--store", &store).with("--migrate", "true");
-    let gateway = setup.with("--policy", policy).with("--lease", "30s").start().await;
-    (upstream, stop, way, gateway)
+    (setup, way)
 }
 
 async fn until_ready(gateway: &Gateway, status: u16) -> String {
@@ -140,4 +161,60 @@ async fn an_outcome_that_comes_while_the_store_is_away_is_recorded_when_it_is_ba
     }
     assert_eq!(gateway.post_until_settled("k", "{}").await.told(), (200, "run 1".to_owned(), true));
     assert_eq!(upstream.count(), 1);
+}
+
+/// Regression: the outcomes of clients that had left waited for the store outside of the budget.
+#[tokio::test]
+async fn outcomes_that_wait_for_a_silent_store_stay_within_the_budget() {
+    const ATTEMPTS: usize = 80;
+    const BODY: usize = (1 << 20) - 100;
+    let stop = Stop::default();
+    let stops = stop.clone();
+    let upstream = Upstream::start(move |seen| {
+        let stop = stops.clone();
+        async move {
+            if seen.number > 1 {
+                stop.here().await;
+            }
+            answer("200 OK", "", vec![b'x'; BODY])
+        }
+    })
+    .await;
+    let (setup, mut way) = over_postgres(&upstream).await;
+    let setup = setup.with("--max-memory", "8MiB").with("--upstream-timeout", "5m").with("--lease", "10m");
+    let gateway = setup.start().await;
+    assert_eq!(gateway.post("warm", "{}").await.status, 200);
+    let before = gateway.peak_bytes();
+    let asked: Vec<_> = (0..ATTEMPTS).map(|key| gateway.posting(&key.to_string(), "{}")).collect();
+    for _ in 0..ATTEMPTS {
+        stop.arrival().await;
+    }
+    way.freeze();
+    // The clients leave, so nothing waits for the answers but the store.
+    asked.iter().for_each(tokio::task::JoinHandle::abort);
+    let gone = "semel_gateway_connections ";
+    let began = Instant::now();
+    while gateway.metric(&[gone]).await > 0.0 {
+        assert!(began.elapsed() < BOUND, "the clients are still there");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (0..ATTEMPTS).for_each(|_| stop.go());
+    // The pause lets the answers arrive. If it were too short, the test would only cover less.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    gateway.stays_within(before, 8 << 20);
+    way.cut().await;
+    way.mend().await;
+    let began = Instant::now();
+    for key in 0..ATTEMPTS {
+        let reply = loop {
+            let reply = gateway.post(&key.to_string(), "{}").await;
+            if reply.status == 200 {
+                break reply;
+            }
+            assert!(matches!(reply.status, 409 | 503) && began.elapsed() < BOUND, "{key}: {}", reply.text());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!((reply.body.len(), reply.is_replay()), (BODY, true), "{key}");
+    }
+    assert_eq!(upstream.count(), 1 + ATTEMPTS);
 }

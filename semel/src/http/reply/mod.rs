@@ -30,6 +30,8 @@ pub(in crate::http) enum Answer<R: Body, E> {
     Recorded {
         outcome: Outcome,
         replayed: bool,
+        /// The body of the handler's own response, as far as it was read.
+        own: Option<Bytes>,
     },
     Refused(Rejection),
 }
@@ -53,7 +55,10 @@ pub(in crate::http) fn answer<R: Body, E>(
             );
             Answer::Refused(Rejection::OutcomeUnrecorded)
         }
-        (Ok(Ran { value, replayed }), _) => Answer::Recorded { outcome: value, replayed },
+        (Ok(Ran { value, replayed }), own) => {
+            let own = own.and_then(|own| own.result.ok()).map(|response| response.body().read());
+            Answer::Recorded { outcome: value, replayed, own }
+        }
         (Err(RunError::Failed { .. }), Some(own)) => Answer::Own(own.result),
         (Err(error), _) => Answer::Refused(refusal(&error, policy)),
     }

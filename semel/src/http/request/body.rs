@@ -50,6 +50,11 @@ impl<B: Body> ReadAhead<B> {
         is_whole.then(|| Self::whole(self.data.clone()))
     }
 
+    /// The part that was read ahead, with its charge.
+    pub(in crate::http) fn read(&self) -> Bytes {
+        self.data.clone()
+    }
+
     /// Returns `true` if the body broke off while it was read ahead.
     pub(in crate::http) fn is_broken(&self) -> bool {
         self.failed.is_some()
@@ -277,16 +282,22 @@ where
     let mut trailers = None;
     let mut charge = memory.map(Memory::reply);
     let gathering = async {
-        while gathered.length() <= limit {
+        let mut next = STEP;
+        loop {
+            // A response that waits holds what is charged, and what its connection has read. A
+            // reader that gives up here has lost nothing.
+            if let Some(charge) = &mut charge {
+                let left = body.size_hint().upper().and_then(|left| usize::try_from(left).ok());
+                charge.wait_for(gathered.length() + left.unwrap_or(next).min(next)).await;
+            }
+            if gathered.length() > limit {
+                return Gathering::Unfinished;
+            }
             match poll_fn(|context| body.as_mut().poll_frame(context)).await {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
+                        next = data.len().max(STEP);
                         gathered.add(data, body.is_end_stream());
-                        // The wait comes after the bytes are added: a wait that is given up must
-                        // not lose any.
-                        if let Some(charge) = &mut charge {
-                            charge.wait_for(gathered.length()).await;
-                        }
                     }
                     Err(frame) => trailers = frame.into_trailers().ok(),
                 },
@@ -294,7 +305,6 @@ where
                 None => return Gathering::Ended,
             }
         }
-        Gathering::Unfinished
     };
     let ending = within(patience, pin!(gathering)).await;
     let (whole, joined) = (gathered.length(), gathered.to_join());
@@ -304,8 +314,7 @@ where
     if let Some(charge) = &mut charge {
         charge.keep(whole);
     }
-    // The store may keep the recorded bytes long after the response has been sent and its charge
-    // returned.
+    // The store may keep the recorded bytes for good, so they have no charge themselves.
     let data = held(recorded.clone(), charge);
     match ending.unwrap_or(Gathering::Unfinished) {
         Gathering::Failed(error) => (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None),
@@ -411,6 +420,24 @@ mod tests {
         assert_eq!(memory.requests_in_use(), 0);
         let large = read(0, vec![step(), step(), step(), step(), step(), step()]).await.unwrap();
         assert_eq!((large.len(), memory.requests_in_use()), (6 * STEP, 6 * STEP), "when there is no other");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_without_room_is_not_read() {
+        let memory = Memory::new(4 * STEP);
+        let (mut full, mut over) = (memory.reply(), memory.reply());
+        assert!(full.try_for(2 * STEP));
+        over.wait_for(1).await;
+        let mut frames = Frames([data(b"ab")].into());
+        let (body, whole) = read_response(&mut frames, 4, None, Some(&memory)).await;
+        assert!(whole.is_none(), "it was given up");
+        drop(body);
+        assert_eq!(frames.0.len(), 1);
+        drop(full);
+        let (_, whole) = read_response(&mut frames, 4, None, Some(&memory)).await;
+        assert_eq!(whole.as_deref(), Some(b"ab".as_slice()));
+        drop(over);
+        assert_eq!(memory.responses_in_use(), 0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tower_service::Service;
 use tracing::{Instrument, Span};
 
 use crate::engine::policy::Policy;
-use crate::engine::{Failure, Once, Work};
+use crate::engine::{Failure, Once, Work, Worked};
 use crate::http::layer::Options;
 use crate::http::request::body::{ReadAhead, read_response};
 use crate::http::response::verdict::{Verdict, is_stream};
@@ -55,18 +55,18 @@ where
     Box::new(move |lease| {
         parts.extensions.insert(lease);
         let work = async move {
-            let (own, ending) = match inner.call(Request::from_parts(*parts, body)).await {
+            let (own, worked) = match inner.call(Request::from_parts(*parts, body)).await {
                 Ok(response) => settle(&options, once.policy(), response).await,
                 Err(error) => {
                     let failure = Failure::unknown(format!("the service failed: {error}"));
-                    (Some(Own { result: Err(error), outcome: None }), Err(failure))
+                    (Some(Own { result: Err(error), outcome: None }), Err(failure).into())
                 }
             };
             if let Some(own) = own {
                 // A caller that disconnected does not need the response.
                 let _ = tell.send(own);
             }
-            ending
+            worked
         };
         Box::pin(work.instrument(span))
     })
@@ -78,7 +78,7 @@ async fn settle<R, E>(
     options: &Options,
     policy: &Policy,
     response: Response<R>,
-) -> (Option<Own<R, E>>, Result<Outcome, Failure>)
+) -> (Option<Own<R, E>>, Worked)
 where
     R: Body<Data = Bytes>,
 {
@@ -100,17 +100,21 @@ where
                 }
             };
             if options.whole_within.is_some() && body.is_broken() {
-                return (None, Err(Failure::unknown(BrokeOff(parts.status))));
+                return (None, Err(Failure::unknown(BrokeOff(parts.status))).into());
             }
+            // The charge is held until the store has taken the outcome, whether or not the caller
+            // still waits for the response.
+            let held = whole.is_some().then(|| body.read());
             let outcome = outcome(options, &parts, whole);
             let result = Ok(Response::from_parts(parts, body));
-            return (Some(Own { result, outcome: Some(outcome.clone()) }), Ok(outcome));
+            let own = Own { result, outcome: Some(outcome.clone()) };
+            return (Some(own), Worked { result: Ok(outcome), held });
         }
         Verdict::Release => Failure::nothing_happened(format!("the handler answered {}", parts.status)),
         Verdict::Abandon(reason) => Failure::unknown(reason),
     };
     let result = Ok(Response::from_parts(parts, ReadAhead::passed(body)));
-    (Some(Own { result, outcome: None }), Err(ending))
+    (Some(Own { result, outcome: None }), Err(ending).into())
 }
 
 /// The recorded form of a response. If its headers are over a limit, only its status: the handler

@@ -38,7 +38,7 @@ pub(in crate::gateway) async fn open(
     let upstream_side = agreed.then(|| hyper::upgrade::on(&mut response));
     headers::for_client(response.headers_mut());
     let Some(upstream_side) = upstream_side else {
-        return response.map(|body| body.holding(place));
+        return response.map(|body| body.holding(Arc::new(place)));
     };
     upgrade(response.headers_mut());
     tunnel.open();

@@ -1,8 +1,8 @@
 //! The bodies on their way between client and upstream.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -54,26 +54,37 @@ impl Inbound {
 
 /// The time of the last progress of a body.
 #[derive(Debug, Clone)]
-pub(in crate::gateway) struct Moved {
+pub(in crate::gateway) struct Moved(Arc<Progress>);
+
+#[derive(Debug)]
+struct Progress {
     began: Instant,
     /// The time in milliseconds from the beginning.
-    last: Arc<AtomicU64>,
+    last: AtomicU64,
+    /// The place of the request, which is held until the body has ended.
+    place: OnceLock<Arc<Place>>,
 }
 
 impl Moved {
     /// A body without progress so far.
     pub(in crate::gateway) fn new() -> Self {
-        Self { began: Instant::now(), last: Arc::default() }
+        Self(Arc::new(Progress { began: Instant::now(), last: AtomicU64::new(0), place: OnceLock::new() }))
     }
 
     fn now(&self) {
-        let passed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(passed, Ordering::Relaxed);
+        let passed = u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last.store(passed, Ordering::Relaxed);
+    }
+
+    /// Holds this place until the body has ended.
+    pub(in crate::gateway) fn hold(&self, place: Arc<Place>) {
+        // A request is sent once, so there is no other place.
+        let _kept = self.0.place.set(place);
     }
 
     /// The time of the last progress; the beginning if there was none.
     pub(in crate::gateway) fn last(&self) -> Instant {
-        self.began + Duration::from_millis(self.last.load(Ordering::Relaxed))
+        self.0.began + Duration::from_millis(self.0.last.load(Ordering::Relaxed))
     }
 }
 
@@ -158,7 +169,7 @@ impl Returned {
     }
 
     /// Holds this place until the body has been passed on.
-    pub(in crate::gateway) fn holding(self, place: Place) -> Self {
+    pub(in crate::gateway) fn holding(self, place: Arc<Place>) -> Self {
         match self {
             Self::Passed(body, exchange) => Self::Passed(body.holding(place), exchange),
             own @ Self::Own(_) => own,

@@ -2,11 +2,13 @@
 //!
 //! - `line`: a connection to the upstream; it finds answers that no request asked for.
 //! - `socket`: the socket of a connection, below TLS.
+//! - `spare`: the copy of a request, until it is sent.
 //! - `body`: the bodies that pass through.
 //! - `patient`, `drip`: time limits and least rates of bodies.
 //! - `headers`: the fields that are added and taken off on the way.
 
 pub(in crate::gateway) mod line;
+pub(in crate::gateway) mod spare;
 mod socket;
 pub(in crate::gateway) mod body;
 pub(in crate::gateway) mod patient;
@@ -40,6 +42,7 @@ use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::{Moved, Outbound, Returned};
 use crate::gateway::upstream::line::{Doubts, Exchanges, Lines, Unsent};
 use crate::gateway::upstream::patient::Broken;
+use crate::gateway::upstream::spare::{Spare, Spares, Sparing};
 
 /// The time for which an idle connection is kept. Servers close theirs after five seconds or more;
 /// a request that is sent at that moment is lost, and the fate of its key is unknown.
@@ -53,7 +56,7 @@ const MAX_HEADERS: usize = 512;
 /// The largest read buffer of an upstream connection, and the largest head of an answer.
 const BUFFER: usize = 64 << 10;
 
-type Pool = legacy::Client<Lines, Outbound>;
+type Pool = legacy::Client<Sparing<Lines>, Outbound>;
 
 /// The client for all upstreams, which sends each request once.
 #[derive(Clone)]
@@ -71,15 +74,15 @@ pub(in crate::gateway) fn client(trust: ClientConfig, doubts: Doubts) -> Client 
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
-    let lines = Lines::new(tcp, trust, doubts.clone());
+    let connector = Sparing(Lines::new(tcp, trust, doubts.clone()));
     let mut pool = legacy::Client::builder(TokioExecutor::new());
     pool.pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .retry_canceled_requests(false)
         .http1_max_headers(MAX_HEADERS)
         .http1_max_buf_size(BUFFER);
-    let keeping = pool.build(lines.clone());
-    Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(lines), doubts }
+    let keeping = pool.build(connector.clone());
+    Client { keeping, fresh: pool.pool_max_idle_per_host(0).build(connector), doubts }
 }
 
 /// The client that sent a request, for the headers that tell the upstream of it.
@@ -152,15 +155,20 @@ impl Upstream {
         &self,
         request: Request<Outbound>,
     ) -> Result<Response<Returned>, Unanswered> {
-        self.send_over(&self.0.client.fresh, request).await
+        self.send_over(&self.0.client.fresh, request, &mut None).await
     }
 
-    /// Sends a request, once, and waits for the head of the answer.
-    async fn send(&self, request: Request<Outbound>) -> Result<Response<Returned>, Unanswered> {
+    /// Sends a request, once, and waits for the head of the answer. The spare stays only if nothing
+    /// was sent.
+    async fn send(
+        &self,
+        request: Request<Outbound>,
+        spare: &mut Option<Spare>,
+    ) -> Result<Response<Returned>, Unanswered> {
         let client = &self.0.client;
         match client.doubts.has(&self.0.origin.authority) {
-            true => self.send_over(&client.fresh, request).await,
-            false => self.send_over(&client.keeping, request).await,
+            true => self.send_over(&client.fresh, request, spare).await,
+            false => self.send_over(&client.keeping, request, spare).await,
         }
     }
 
@@ -171,10 +179,10 @@ impl Upstream {
         parts: request::Parts,
         body: Outbound,
     ) -> Result<Response<Returned>, Unanswered> {
-        let spare = body.try_clone().map(|body| (parts.clone(), body));
+        let mut spare = Spare::of(&parts, &body);
         let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
-        match (self.send(request).await, spare) {
-            (Err(Unanswered::Unsent), Some((parts, body))) => {
+        match (self.send(request, &mut spare).await, spare) {
+            (Err(Unanswered::Unsent), Some(Spare { parts, body })) => {
                 let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
                 self.send_over_new(request).await
             }
@@ -186,6 +194,7 @@ impl Upstream {
         &self,
         client: &Pool,
         mut request: Request<Outbound>,
+        spare: &mut Option<Spare>,
     ) -> Result<Response<Returned>, Unanswered> {
         let Shared { origin, patience, seconds, .. } = &*self.0;
         let began = Instant::now();
@@ -193,6 +202,7 @@ impl Upstream {
         let moved = request.extensions().get::<Moved>().cloned();
         let mut asking = std::pin::pin!(client.request(request));
         let mut exchange = None;
+        let mut spares: Option<Spares> = None;
         let mut answer = std::pin::pin!(poll_fn(|context| {
             let polled = asking.as_mut().poll(context);
             // The connection has just been given the request, and its task has not run yet.
@@ -202,6 +212,8 @@ impl Upstream {
                 let mut extras = Extensions::new();
                 connected.get_extras(&mut extras);
                 exchange = extras.get().map(Exchanges::begin);
+                spares = extras.remove();
+                spares.iter().for_each(|spares| spares.keep(spare.take()));
             }
             polled
         }));
@@ -216,6 +228,9 @@ impl Upstream {
             }
         };
         seconds.record(began.elapsed());
+        if spare.is_none() {
+            *spare = spares.as_ref().and_then(Spares::take);
+        }
         // Known from the moment the connection has the request, and not before.
         let connected = captured.connection_metadata().is_some();
         match answer {
@@ -253,12 +268,23 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
             let (parts, body) = request.into_parts();
             // An attempt has had its place since before its claim.
             let place = match parts.extensions.get::<Lease>() {
+                // But its answer may be a stream, and many requests can have come by the limit of
+                // streams while they were read.
+                Some(_) if upstream.0.passing.is_exhausted() => {
+                    let mut busy = Problem::BUSY.for_now();
+                    busy.extensions_mut().insert(Verdict::Release);
+                    return Ok(busy);
+                }
                 Some(_) => None,
                 None => match upstream.0.passing.enter() {
-                    Some(place) => Some(place),
+                    Some(place) => Some(Arc::new(place)),
                     None => return Ok(Problem::BUSY.for_now()),
                 },
             };
+            // An answer may end before its request does.
+            if let (Some(place), Some(moved)) = (&place, parts.extensions.get::<Moved>()) {
+                moved.hold(Arc::clone(place));
+            }
             let answer = upstream.send_again(parts, body.into()).await.and_then(final_only);
             Ok(answer.map_or_else(Unanswered::response, |mut response| {
                 if let Some(verdict) = headers::for_client(response.headers_mut()) {

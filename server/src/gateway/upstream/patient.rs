@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(in crate::gateway) struct Patient {
     /// Runs while nothing arrives.
     idle: Option<Pin<Box<Sleep>>>,
     /// Held until this is dropped.
-    _place: Option<Place>,
+    _place: Option<Arc<Place>>,
 }
 
 impl Patient {
@@ -31,7 +32,7 @@ impl Patient {
     }
 
     /// Holds this place for as long as the body exists.
-    pub(in crate::gateway) fn holding(self, place: Place) -> Self {
+    pub(in crate::gateway) fn holding(self, place: Arc<Place>) -> Self {
         Self { _place: Some(place), ..self }
     }
 }

@@ -11,6 +11,8 @@ use super::{Held, STEP, Shares};
 pub(super) enum Share {
     Requests,
     Replies,
+    /// The part of the share of responses that replays may use.
+    Replays,
 }
 
 /// The steps that a body has been charged. They are returned when this is dropped.
@@ -18,7 +20,8 @@ pub(in crate::http) struct Charge {
     shares: Arc<Shares>,
     share: Share,
     steps: usize,
-    /// Set for a response that was allowed to exceed the share.
+    /// Set for a response that was allowed to exceed the share, or a replay that was allowed to
+    /// exceed its part.
     pub(super) overdrawn: bool,
     /// The part of it that exceeds the share, once it is known.
     loan: Option<Arc<Loan>>,
@@ -50,9 +53,8 @@ impl Charge {
         }
         let taken = match self.share {
             Share::Requests => self.shares.take(missing as usize),
-            Share::Replies => {
-                self.shares.replies.try_acquire_many(missing).map(|permit| permit.forget()).is_ok()
-            }
+            Share::Replies => self.shares.take_reply(missing),
+            Share::Replays => self.shares.take_replay(missing),
         };
         if taken {
             self.steps += missing as usize;
@@ -65,7 +67,7 @@ impl Charge {
     pub(in crate::http) fn try_for_joining(&mut self, bytes: usize, joined: usize) -> bool {
         let all = match self.share {
             Share::Requests => self.shares.request_steps,
-            Share::Replies => self.shares.reply_steps,
+            Share::Replies | Share::Replays => self.shares.reply_steps,
         };
         self.try_for((bytes + joined).min(all * STEP).max(bytes))
     }
@@ -82,9 +84,11 @@ impl Charge {
         bytes.div_ceil(STEP) > self.shares.reply_steps
     }
 
-    /// Allows a response that is larger than the whole share to exceed it now.
+    /// Allows a replay that is larger than the whole part for replays to exceed it now. Such a
+    /// replay takes nothing from the share, and responses of attempts do not wait for it.
     pub(super) fn try_over(&mut self, bytes: usize) -> bool {
-        self.overdrawn = self.is_over_all(bytes) && self.shares.overdraft.try_enter();
+        self.overdrawn = bytes.div_ceil(STEP) > self.shares.replay_steps
+            && self.shares.large_replay.try_acquire().map(|permit| permit.forget()).is_ok();
         self.overdrawn
     }
 
@@ -110,7 +114,7 @@ impl Charge {
     /// Records the size of the response: if it exceeds the share, it is moved into the share as
     /// soon as there is room.
     pub(super) fn known(&mut self, bytes: usize) {
-        if self.overdrawn {
+        if self.overdrawn && matches!(self.share, Share::Replies) {
             self.loan = Some(self.shares.overdraft.lend(self.missing(bytes)));
             self.shares.overdraft.repay(&self.shares.replies);
         }
@@ -131,18 +135,20 @@ impl Charge {
             Share::Requests => {
                 self.shares.requests.fetch_sub(steps, Ordering::Relaxed);
             }
-            Share::Replies => {
-                self.shares.replies.add_permits(steps);
-                self.shares.overdraft.repay(&self.shares.replies);
-            }
+            Share::Replies => self.shares.give_back_reply(steps),
+            Share::Replays => self.shares.give_back_replay(steps),
         }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.overdrawn {
-            self.steps += self.shares.overdraft.leave(self.loan.as_deref());
+        match self.share {
+            _ if !self.overdrawn => {}
+            Share::Replays => self.shares.large_replay.add_permits(1),
+            Share::Requests | Share::Replies => {
+                self.steps += self.shares.overdraft.leave(self.loan.as_deref());
+            }
         }
         self.give_back(self.steps);
     }

@@ -6,7 +6,9 @@
 //!
 //! Requests never wait for room, and are refused without it: nothing has happened yet. Responses of
 //! attempts that ran are never refused, and wait. Several responses that wait for each other would
-//! wait for ever, so one at a time may exceed the share.
+//! wait for ever, so one at a time may exceed the share. Replays are refused without room, like
+//! requests, and have at most half of the share of responses: they are free to ask for, and
+//! responses of attempts must not wait for clients that do not take them.
 //!
 //! - `charge`: the steps that one body has been charged.
 //! - `overdraft`: the permit by which one response exceeds the share.
@@ -49,14 +51,16 @@ pub(in crate::http) const STEP: usize = 8 << 10;
 ///   only when there is no other.
 /// - The response of an attempt that ran is never refused: reading it waits for room. A response
 ///   that could not be read in time is passed on, and recorded without its body.
-/// - A replay for which there is no room is refused like a request. Replays of one key at the same
-///   time share their bytes.
+/// - The charge of a response that is recorded is held until the store has taken it, even if the
+///   client has the response already, or has left.
+/// - A replay for which there is no room is refused like a request. Replays have at most half of
+///   the share of responses. Replays of one key at the same time share their bytes.
 /// - While more than three quarters of the share of requests are in use, no repeat waits for a
 ///   running attempt: each is answered 409 at once.
 ///
-/// One response at a time may exceed the share, until there is room for it. So the largest use of
-/// memory is the budget and one response of the size that the policy records, and another for each
-/// thread, which is joined there.
+/// One response at a time may exceed the share, until there is room for it, and one replay that is
+/// larger than the part for replays. So the largest use of memory is the budget and two responses
+/// of the size that the policy records, and another for each thread, which is joined there.
 #[derive(Clone)]
 pub struct Memory(Arc<Shares>);
 
@@ -70,6 +74,11 @@ struct Shares {
     reply_steps: usize,
     replies: Semaphore,
     overdraft: Overdraft,
+    /// The most steps of replies that replays may use, and the number of them in use.
+    replay_steps: usize,
+    replays: AtomicUsize,
+    /// The permit of one replay that is larger than that.
+    large_replay: Semaphore,
     /// The large bodies that are being replayed.
     replayed: Mutex<HashMap<Key, Weak<Held>>>,
 }
@@ -89,6 +98,9 @@ impl Memory {
             reply_steps: steps,
             replies: Semaphore::new(steps),
             overdraft: Overdraft::new(),
+            replay_steps: steps.div_ceil(2),
+            replays: AtomicUsize::new(0),
+            large_replay: Semaphore::new(1),
             replayed: Mutex::default(),
         }))
     }
@@ -98,8 +110,8 @@ impl Memory {
         self.0.requests.load(Ordering::Relaxed) * STEP
     }
 
-    /// The number of bytes in use by the bodies of responses, except for one that exceeds the
-    /// share.
+    /// The number of bytes in use by the bodies of responses, except for one that exceeds the share
+    /// and one replay that exceeds its part.
     pub fn responses_in_use(&self) -> usize {
         (self.0.reply_steps - self.0.replies.available_permits()) * STEP
     }
@@ -117,6 +129,10 @@ impl Memory {
         Charge::new(&self.0, Share::Replies)
     }
 
+    fn replay(&self) -> Charge {
+        Charge::new(&self.0, Share::Replays)
+    }
+
     /// The recorded body with a charge, which it shares with equal bodies of the same key.
     ///
     /// A replay does not wait for room. The first answer does, for this long.
@@ -130,12 +146,13 @@ impl Memory {
         replayed: bool,
         longest: Duration,
     ) -> Result<Bytes, Rejection> {
-        let mut charge = self.reply();
         if !replayed {
+            let mut charge = self.reply();
             let room = within(longest, pin!(charge.wait_for(body.len()))).await;
             // The request ran, so the answer must not claim that nothing happened.
             return room.map(|()| charge.hold(body)).ok_or(Rejection::OutcomePending);
         }
+        let mut charge = self.replay();
         if body.len() <= STEP {
             return match charge.try_for(body.len()) {
                 true => Ok(charge.hold(body)),
@@ -158,7 +175,6 @@ impl Memory {
         if !charge.try_for(body.len()) && !charge.try_over(body.len()) {
             return None;
         }
-        charge.known(body.len());
         let held = Arc::new(Held { bytes: body, charge, key: Some(key.clone()) });
         replayed.insert(key.clone(), Arc::downgrade(&held));
         Some(held)
@@ -198,6 +214,31 @@ impl Shares {
             self.short.notify_waiters();
         }
         fits
+    }
+
+    fn take_reply(&self, steps: u32) -> bool {
+        self.replies.try_acquire_many(steps).map(|permit| permit.forget()).is_ok()
+    }
+
+    fn give_back_reply(&self, steps: usize) {
+        self.replies.add_permits(steps);
+        self.overdraft.repay(&self.replies);
+    }
+
+    /// Takes steps for a replay, if there are any left for replays.
+    fn take_replay(&self, steps: u32) -> bool {
+        let count = steps as usize;
+        let before = self.replays.fetch_add(count, Ordering::Relaxed);
+        let fits = before + count <= self.replay_steps && self.take_reply(steps);
+        if !fits {
+            self.replays.fetch_sub(count, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    fn give_back_replay(&self, steps: usize) {
+        self.replays.fetch_sub(steps, Ordering::Relaxed);
+        self.give_back_reply(steps);
     }
 
     fn replayed(&self) -> MutexGuard<'_, HashMap<Key, Weak<Held>>> {

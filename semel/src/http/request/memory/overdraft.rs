@@ -34,10 +34,6 @@ impl Overdraft {
         self.permit.acquire().await.into_iter().for_each(|permit| permit.forget());
     }
 
-    pub(super) fn try_enter(&self) -> bool {
-        self.permit.try_acquire().map(|permit| permit.forget()).is_ok()
-    }
-
     /// Records by how many steps the response that has entered exceeds the share.
     pub(super) fn lend(&self, steps: u32) -> Arc<Loan> {
         let loan = Arc::new(Loan { steps, repaid: AtomicBool::new(false) });

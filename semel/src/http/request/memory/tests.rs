@@ -107,13 +107,25 @@ async fn a_first_answer_waits_for_room_for_a_limited_time() {
 #[tokio::test]
 async fn a_replay_that_is_larger_than_the_share_goes_over_it() {
     let memory = Memory::new(8 * STEP);
-    let replay = async |name| memory.recorded(&key(name), bytes(5), true, Duration::ZERO).await;
-    let held = replay("a").await.unwrap();
-    assert_eq!(replay("b").await, Err(Rejection::MemoryExhausted), "one at a time");
-    drop(held);
-    assert_eq!(replay("b").await, Ok(bytes(5)));
-    // A response that waits for its turn takes nothing from those that fit.
-    let held = replay("a").await.unwrap();
+    for steps in [3, 5] {
+        let replay = async |name| memory.recorded(&key(name), bytes(steps), true, Duration::ZERO).await;
+        let held = replay("a").await.unwrap();
+        assert_eq!(replay("b").await, Err(Rejection::MemoryExhausted), "one at a time");
+        drop(held);
+        assert_eq!(replay("b").await, Ok(bytes(steps)));
+        // The responses of attempts have their whole share, and the overdraft.
+        let _held = replay("a").await.unwrap();
+        let mut small = memory.reply();
+        assert!(small.try_for(4 * STEP));
+        drop(over(&memory, 5).await);
+    }
+    assert_eq!(memory.responses_in_use(), 0);
+}
+
+#[tokio::test]
+async fn a_large_response_that_waits_for_its_turn_takes_nothing_from_those_that_fit() {
+    let memory = Memory::new(8 * STEP);
+    let held = over(&memory, 5).await;
     let (mut large, mut small) = (memory.reply(), memory.reply());
     let mut waiting = Box::pin(large.wait_for(5 * STEP));
     assert!(waits(&mut waiting).await);
@@ -123,8 +135,29 @@ async fn a_replay_that_is_larger_than_the_share_goes_over_it() {
 }
 
 #[tokio::test]
+async fn replays_leave_half_of_the_share_to_the_responses_of_attempts() {
+    let memory = Memory::new(16 * STEP);
+    let replay = async |name, length| {
+        memory.recorded(&key(name), Bytes::from(vec![7; length]), true, Duration::ZERO).await
+    };
+    let held = [replay("a", 3 * STEP).await.unwrap(), replay("b", 1).await.unwrap()];
+    for (name, length) in [("c", 1), ("d", 2 * STEP)] {
+        assert_eq!(replay(name, length).await, Err(Rejection::MemoryExhausted), "{name}");
+    }
+    let mut answer = memory.reply();
+    assert!(answer.try_for(4 * STEP));
+    drop(held);
+    assert_eq!(replay("c", 1).await.unwrap().len(), 1);
+    // A response of an attempt may use all of it, and then there is no room for replays.
+    assert!(answer.try_for(8 * STEP));
+    assert_eq!(replay("c", 1).await, Err(Rejection::MemoryExhausted));
+    drop(answer);
+    assert_eq!((memory.responses_in_use(), memory.0.replays.load(Ordering::Relaxed)), (0, 0));
+}
+
+#[tokio::test]
 async fn replays_of_one_key_share_their_bytes() {
-    let memory = Memory::new(8 * STEP);
+    let memory = Memory::new(16 * STEP);
     let replay = |name: &'static str, body| {
         let memory = memory.clone();
         async move { memory.recorded(&key(name), body, true, Duration::ZERO).await.ok() }

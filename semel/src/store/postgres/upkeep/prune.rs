@@ -85,7 +85,7 @@ impl Sweeper {
     /// Takes the next turn, and returns its first page; `None` if it is not due, or another process
     /// has it.
     async fn take_turn(&self, session: &Arc<Session>) -> Result<Option<i64>, StoreError> {
-        let turn = self.side.statement(include_str!("../sql/sweep_turn.sql"));
+        let turn = self.side.statement(include_str!("sql/sweep_turn.sql"));
         let turn = async { session.client.query_opt(&turn, &[]).await.map_err(errors::of_question) };
         Ok(self.side.in_time(session, turn).await?.map(|turn| turn.get(0)))
     }
