@@ -88,6 +88,8 @@ pub mod fault;
 #[cfg(all(any(test, fuzzing), feature = "http", feature = "postgres"))]
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(all(doctest, feature = "axum", feature = "postgres"))]
+mod pages;
 
 pub use engine::policy::Policy;
 pub use engine::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
