@@ -61,7 +61,7 @@
 //! - To look into a store, settle a held key and remove expired records: [`admin`].
 //! - To set the options of a store, use one directly, or write one: [`store`], and the suite in
 //!   `semel::store::conformance` (feature `conformance`).
-//! - To tell one failure from another: [`error`].
+//! - To pass errors on, and to tell one from another: [`Error`] and [`error`].
 //! - The rule itself: [`protocol::decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -93,6 +93,7 @@ mod pages;
 
 pub use engine::policy::Policy;
 pub use engine::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
+pub use error::Error;
 pub use protocol::answer::{Held, Mismatch};
 pub use store::Store;
 pub use store::memory::MemoryStore;
