@@ -29,6 +29,7 @@ mod health;
 mod error;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ use crate::protocol::answer::Claim;
 use crate::protocol::ask::Takeover;
 use crate::store::Store;
 use crate::words::error::StoreError;
-use crate::words::intent::Intent;
-use crate::words::key::Key;
+use crate::words::intent::{Intent, IntoIntent};
+use crate::words::key::{IntoKey, Key};
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 use crate::words::record::Owner;
@@ -79,14 +80,13 @@ const MAX_RECONCILES: u32 = 3;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use semel::{Failure, Intent, Key, MemoryStore, Once};
+/// use semel::{MemoryStore, Once};
 ///
 /// let once = Once::new(MemoryStore::new());
-/// let key = Key::new("billing", "invoice-42")?;
-/// let intent = Intent::of("charge", "invoice-42", &1_000)?;
+/// let order = ("invoice-42", 1_000);
 ///
-/// let first = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged".to_owned()) }).await?;
-/// let again = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged twice".to_owned()) }).await?;
+/// let first = once.run(("billing", "invoice-42"), &order, |_lease| async { Ok("charged".to_owned()) }).await?;
+/// let again = once.run(("billing", "invoice-42"), &order, |_lease| async { Ok("twice".to_owned()) }).await?;
 /// assert_eq!((first.value.as_str(), first.replayed), ("charged", false));
 /// assert_eq!((again.value.as_str(), again.replayed), ("charged", true));
 /// # Ok(())
@@ -278,8 +278,12 @@ impl Once {
 
     /// Runs the work if this is the first to ask, else gives back what was recorded.
     ///
+    /// The key is a [`Key`] or the parts of one, and the intent an [`Intent`] or a reference to the
+    /// payload of the request; see [`IntoKey`] and [`IntoIntent`].
+    ///
     /// The work runs on a task of its own: dropping this future does not stop it, and its value is
-    /// recorded all the same. What the caller gets is read from the record's bytes, the first time,
+    /// recorded all the same. So it owns what it uses; [`Once::run_borrowed`] is for work that
+    /// cannot. What the caller gets is read from the record's bytes, the first time,
     /// too.
     ///
     /// The lease is renewed on another. Work that blocks its thread belongs on a blocking thread:
@@ -291,16 +295,78 @@ impl Once {
     ///
     /// # Errors
     /// [`RunError`] says why there is no value.
-    pub async fn run<T, W, F>(&self, key: &Key, intent: &Intent, work: W) -> Result<Ran<T>, RunError>
+    pub async fn run<T, W, F>(
+        &self,
+        key: impl IntoKey,
+        intent: impl IntoIntent,
+        work: W,
+    ) -> Result<Ran<T>, RunError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let recorded = |lease| async move { Ok(Outcome::json(&work(lease).await?)?) };
-        let Ran { value: outcome, replayed } = self.run_outcome(key, intent, recorded).await?;
-        let value = outcome.parse().map_err(RunError::Outcome)?;
-        Ok(Ran { value, replayed })
+        parsed(self.run_outcome(key, intent, recorded).await?)
+    }
+
+    /// As [`Once::run`], for work that borrows from its caller, and therefore stops with it.
+    ///
+    /// If this future is dropped while the work runs, the work is dropped half-way, and the key is
+    /// abandoned, as it is if the process dies. Use it where nothing drops the future: in a
+    /// consumer, a job or a command, and not in a handler whose client may disconnect.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use semel::{MemoryStore, Once};
+    ///
+    /// let once = Once::new(MemoryStore::new());
+    /// let order = ("invoice-42".to_owned(), 1_000);
+    /// let mut charged = Vec::new();
+    /// let ran = once
+    ///     .run_borrowed(("billing", &order.0), &order, async |_lease| {
+    ///         charged.push(&order);
+    ///         Ok(order.1)
+    ///     })
+    ///     .await?;
+    /// assert_eq!((ran.value, charged.len()), (1_000, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError`] says why there is no value.
+    pub async fn run_borrowed<T, W>(
+        &self,
+        key: impl IntoKey,
+        intent: impl IntoIntent,
+        work: W,
+    ) -> Result<Ran<T>, RunError>
+    where
+        T: Serialize + DeserializeOwned,
+        W: AsyncFnOnce(Lease) -> Result<T, Failure>,
+    {
+        let (grant, mut granted) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        // The attempt waits for the work of the caller, and is told if the caller goes away.
+        let attempt = |lease| async move {
+            let _gone = grant.send(lease);
+            ended
+                .await
+                .unwrap_or_else(|_| Err(Failure::unknown("the caller went away, and the work with it")))
+        };
+        let mut run = pin!(self.run_outcome(key, intent, attempt));
+        let lease = tokio::select! {
+            biased;
+            lease = &mut granted => lease,
+            ran = &mut run => return parsed(ran?),
+        };
+        if let Ok(lease) = lease {
+            let worked = work(lease).await.and_then(|value| Ok(Outcome::json(&value)?));
+            let _over = end.send(worked);
+        }
+        parsed(run.await?)
     }
 
     /// As [`Once::run`], for work that makes its outcome itself.
@@ -312,14 +378,16 @@ impl Once {
     /// [`RunError`] says why there is no outcome.
     pub async fn run_outcome<W, F>(
         &self,
-        key: &Key,
-        intent: &Intent,
+        key: impl IntoKey,
+        intent: impl IntoIntent,
         work: W,
     ) -> Result<Ran<Outcome>, RunError>
     where
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
+        let key = key.into_key()?;
+        let intent = intent.into_intent(&key)?;
         let work = Box::new(move |lease| -> BoxFuture<'static, _> { Box::pin(work(lease)) });
         self.carry(key, intent, work, Place::OwnTask, None).await
     }
@@ -335,18 +403,18 @@ impl Once {
         work: Work,
         let_go: Option<LetGo>,
     ) -> Result<Ran<Outcome>, RunError> {
-        self.carry(key, intent, work, Place::Here, let_go).await
+        self.carry(key.clone(), intent.clone(), work, Place::Here, let_go).await
     }
 
     fn carry(
         &self,
-        key: &Key,
-        intent: &Intent,
+        key: Key,
+        intent: Intent,
         work: Work,
         place: Place,
         let_go: Option<LetGo>,
     ) -> Carried<Result<Ran<Outcome>, RunError>> {
-        let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
+        let once = self.clone();
         // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing
         // else does.
         let (gone, here) = oneshot::channel();
@@ -507,6 +575,12 @@ impl Once {
             () = waiter.wait(until, &self.engine.store, &self.engine.tasks) => Ok(()),
         }
     }
+}
+
+/// The value in the body of the outcome.
+fn parsed<T: DeserializeOwned>(ran: Ran<Outcome>) -> Result<Ran<T>, RunError> {
+    let value = ran.value.parse().map_err(RunError::Outcome)?;
+    Ok(Ran { value, replayed: ran.replayed })
 }
 
 /// A bug in a store is passed on to the caller; else the runtime has ended.

@@ -1,6 +1,7 @@
 //! The engine: the runs, their records, and the answers.
 //!
 //! - `runs`: the start of work, and the recording of its outcome.
+//! - `names`: keys and intents from plain values, and work that borrows from its caller.
 //! - `leases`, `waits`: renewals, and waiting for a running attempt.
 //! - `limits`: the limits in front of a claim.
 //! - `faults`, `voids`: stores that do not answer.
@@ -9,6 +10,7 @@
 mod faults;
 mod leases;
 mod limits;
+mod names;
 mod runs;
 mod runtimes;
 mod voids;
