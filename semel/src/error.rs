@@ -17,6 +17,7 @@
 //! assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, "key is empty"));
 //! ```
 
+use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -81,6 +82,23 @@ impl Error {
     /// The meaning of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Returns `true` if the same call with the same key may succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self.kind {
+            ErrorKind::Pending
+            | ErrorKind::LeaseLost
+            | ErrorKind::Limited
+            | ErrorKind::Unavailable
+            | ErrorKind::Unknown => true,
+            ErrorKind::Invalid
+            | ErrorKind::Held
+            | ErrorKind::Mismatch
+            | ErrorKind::Refused
+            | ErrorKind::Corrupt
+            | ErrorKind::Failed => false,
+        }
     }
 
     fn new(kind: ErrorKind, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -163,6 +181,13 @@ impl From<LeaseLost> for Error {
     }
 }
 
+/// For conversions that cannot fail.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         RunError::from(failure).into()
@@ -232,6 +257,14 @@ mod tests {
         let omitted = Outcome::new(200).unwrap().without_body().parse::<u8>().unwrap_err();
         assert_eq!(kind(omitted.into()), ErrorKind::Corrupt);
         assert_eq!(kind(Outcome::new(7).unwrap_err().into()), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_transient() {
+        assert!(Error::from(RunError::Interrupted).is_transient());
+        assert!(Error::from(StoreError::unavailable("x")).is_transient());
+        assert!(!Error::from(refused()).is_transient());
+        assert!(!Error::from(Failure::nothing_happened("x")).is_transient());
     }
 
     #[test]

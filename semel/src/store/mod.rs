@@ -33,7 +33,7 @@ pub mod conformance;
 
 pub use crate::protocol::answer::{Ack, Claim, Done, Remembered, Void};
 pub use crate::protocol::ask::{Ask, Takeover};
-pub use crate::words::lease::Token;
+pub use crate::words::lease::{Token, Transactions};
 pub use crate::words::record::{Note, Owner, Phase, Record, RecordState};
 pub use crate::words::terms::Terms;
 pub use memory::MemoryClock;

@@ -45,6 +45,7 @@ use crate::store::shared::migration::MigrationStatus;
 use crate::store::shared::server_clock::HeardClock;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
+use crate::words::lease::Transactions;
 
 use crate::store::Prune;
 use crate::store::shared::question::{Item, Question};
@@ -92,6 +93,7 @@ struct Shared {
     operator: Operator,
     sweeper: Sweeper,
     clock: HeardClock,
+    transactions: Transactions,
 }
 
 /// The pauses before looking again at a row that another transaction has locked.
@@ -115,7 +117,9 @@ impl PostgresStore {
         let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
         let batcher = Batcher::start((0..options.connections).map(committer).collect());
         let sweeper = Sweeper::new(Arc::clone(&options));
-        let shared = Shared { options, batcher, operator, sweeper, clock: HeardClock::default() };
+        let transactions = Transactions::in_schema(options.schema.name());
+        let clock = HeardClock::default();
+        let shared = Shared { options, batcher, operator, sweeper, clock, transactions };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -229,8 +233,8 @@ impl Backend for PostgresStore {
         self.shared.clock.known()
     }
 
-    fn completes_in_transactions(&self) -> bool {
-        true
+    fn transactions(&self) -> Option<Transactions> {
+        Some(self.shared.transactions.clone())
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

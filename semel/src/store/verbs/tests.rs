@@ -7,6 +7,7 @@ use crate::protocol::ask::Takeover;
 use crate::protocol::slot;
 use crate::store::memory::MemoryStore;
 use crate::words::intent::Intent;
+use crate::words::lease::Transactions;
 use crate::words::record::{Owner, RecordState};
 use crate::words::terms::Terms;
 
@@ -65,8 +66,8 @@ impl Backend for Script {
         Some(NOW)
     }
 
-    fn completes_in_transactions(&self) -> bool {
-        false
+    fn transactions(&self) -> Option<Transactions> {
+        None
     }
 
     async fn open(&self, _: &[Ask]) -> Result<Answers<Opened>, StoreError> {
@@ -231,8 +232,8 @@ impl Backend for Twice {
         self.0.known_clock()
     }
 
-    fn completes_in_transactions(&self) -> bool {
-        false
+    fn transactions(&self) -> Option<Transactions> {
+        None
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
