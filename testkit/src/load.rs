@@ -53,7 +53,7 @@ impl Load {
             failures: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         });
-        let policy = Policy::hold().with_patience(Duration::from_millis(500)).unwrap();
+        let policy = Policy::hold().with_patience(Duration::from_millis(500));
         let once = Once::new(store.clone()).with_policy(policy);
         let mut callers = JoinSet::new();
         for number in 0..CALLERS {

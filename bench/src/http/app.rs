@@ -63,7 +63,7 @@ pub(super) async fn serve(app: &App) -> Result<()> {
                 ..Pruning::default()
             };
             pruner = Some(continuously_prune(store.clone(), pruning));
-            let policy = Policy::hold().with_lease(second)?.with_retention(second)?;
+            let policy = Policy::hold().with_lease(second).with_retention(second);
             plain.layer(sharing(store).with_policy(policy))
         }
         App::Postgres { url } => {

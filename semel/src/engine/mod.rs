@@ -99,7 +99,7 @@ const MAX_RECONCILES: u32 = 3;
 /// use std::time::Duration;
 /// use semel::{Failure, Intent, Key, MemoryStore, Once, Policy};
 ///
-/// let policy = Policy::retry().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(5))?;
+/// let policy = Policy::retry().with_lease(Duration::from_secs(10)).with_wait(Duration::from_secs(5));
 /// let once = Once::new(MemoryStore::new()).with_policy(policy).with_owner("worker-3");
 /// let key = Key::new("jobs", "report-7")?;
 /// let intent = Intent::of("render", "report-7", &"march")?;
@@ -177,8 +177,8 @@ impl Once {
     /// The same engine with another policy.
     ///
     /// # Panics
-    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres.
-    /// A service finds that out when it starts; [`Once::try_with_policy`] is for policies that a
+    /// If a setting of the policy breaks a limit, or the store cannot keep its promise:
+    /// [`Policy::transactional`] over any store but Postgres. A service finds that out when it starts; [`Once::try_with_policy`] is for policies that a
     /// configuration names.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
@@ -188,8 +188,9 @@ impl Once {
     /// The same engine with another policy.
     ///
     /// # Errors
-    /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
+    /// [`PolicyError`] if a setting breaks a limit, or the store cannot keep the policy's promise.
     pub fn try_with_policy(self, policy: Policy) -> Result<Self, PolicyError> {
+        policy.check()?;
         let store = &self.engine.store;
         if policy.after_crash() == AfterCrash::Transactional && !store.completes_in_transactions() {
             return Err(PolicyError::NotTransactional { store: store.name() });

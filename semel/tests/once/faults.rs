@@ -252,7 +252,7 @@ async fn an_attempt_whose_record_is_gone_is_not_told_its_own_outcome() {
 async fn a_copy_of_a_claim_is_refused_before_the_record_that_it_made_expires() {
     let (gate, once) = engine();
     let kept = Duration::from_secs(1);
-    let policy = Policy::retry().with_lease(kept).unwrap().with_retention(kept).unwrap();
+    let policy = Policy::retry().with_lease(kept).with_retention(kept);
     let once = once.with_policy(policy);
     gate.disturb_calls("claim", 1..=1, Fault::CopyLater(kept * 2));
     assert_eq!(once.run(&key(), &intent(), Counter::default().quick()).await.unwrap().value, 1);

@@ -126,7 +126,7 @@ async fn with_no_attempt_left_what_is_recorded_is_still_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_repeat_that_waits_needs_no_attempt_left() {
     let (_, once) = engine();
-    let policy = with_lease(Policy::hold()).with_wait(secs(60)).unwrap();
+    let policy = with_lease(Policy::hold()).with_wait(secs(60));
     let once = once.with_policy(policy).with_max_attempts(1);
     let load = Load::new();
     load.abandoned(&once, 0..1).await;

@@ -36,7 +36,7 @@ fn intent() -> Intent {
 }
 
 fn with_lease(policy: Policy) -> Policy {
-    policy.with_lease(LEASE).expect("a valid lease")
+    policy.with_lease(LEASE)
 }
 
 /// An engine behind a gate, under `hold`.

@@ -88,7 +88,7 @@ async fn work_that_outlasts_its_lease_keeps_it_by_renewal() {
 async fn a_handler_that_blocks_its_thread_does_not_stop_the_renewal() {
     // The lease is long enough for a renewal to be in time on a busy machine.
     let lease = Duration::from_secs(3);
-    let policy = Policy::hold().with_lease(lease).unwrap();
+    let policy = Policy::hold().with_lease(lease);
     let once = Once::new(MemoryStore::new()).with_policy(policy);
     let (go, told) = std::sync::mpsc::channel();
     let blocking = |_lease| async move {
@@ -310,7 +310,7 @@ fn an_engine_is_not_made_with_a_promise_that_its_store_cannot_keep() {
 #[tokio::test(start_paused = true)]
 async fn an_outcome_over_the_limit_is_recorded_without_its_body() {
     let (_, once) = engine();
-    let once = once.with_policy(with_lease(Policy::hold()).with_max_body_bytes(100).unwrap());
+    let once = once.with_policy(with_lease(Policy::hold()).with_max_body_bytes(100));
     let large = |_lease| async { Ok::<_, Failure>("x".repeat(99)) };
     let first = once.run(&key(), &intent(), large).await.unwrap();
     assert_eq!(first.value.len(), 99);

@@ -30,7 +30,7 @@ async fn refused(once: &Once, count: usize) {
 
 fn impatient() -> (Gate, Once) {
     let (gate, once) = engine();
-    (gate, once.with_policy(with_lease(Policy::hold()).with_patience(Duration::ZERO).unwrap()))
+    (gate, once.with_policy(with_lease(Policy::hold()).with_patience(Duration::ZERO)))
 }
 
 /// Regression: each had a task of its own: a server that was stopped made 490 in a second, 1.6 GB

@@ -158,7 +158,7 @@ async fn time_is_told_although_the_process_that_was_asked_for_it_hangs() {
 async fn hung_server_under_load_leaves_no_tasks_behind() {
     let hung = Hung::start().await;
     let patience = Duration::from_millis(50);
-    let once = Once::new(hung.store.clone()).with_policy(Policy::hold().with_patience(patience).unwrap());
+    let once = Once::new(hung.store.clone()).with_policy(Policy::hold().with_patience(patience));
     let intent = Intent::of("charge", "", &1).unwrap();
     let run = async |name: String| {
         let key = Key::new("tests", &name).unwrap();

@@ -203,7 +203,7 @@ async fn slow(shop: Arc<Shop>, lease: Lease, takeover: Ask) -> Result<String, Fa
 #[tokio::test]
 async fn work_that_locked_its_record_outlasts_the_lease_that_the_engine_renews() {
     let shop = Arc::new(Shop::open().await);
-    let policy = Policy::transactional().with_lease(Duration::from_secs(1)).unwrap();
+    let policy = Policy::transactional().with_lease(Duration::from_secs(1));
     let once = Once::new(shop.store.clone()).with_policy(policy);
     let takeover = Ask { takeover: Takeover::WhenOver, ..ask(&shop.store, "engine").await };
     let (key, intent) = (takeover.key.clone(), takeover.intent.clone());

@@ -81,11 +81,14 @@ pub(in crate::http) fn is_of_the_body(name: &HeaderName) -> bool {
 pub(in crate::http) struct Recorded(Vec<HeaderName>);
 
 impl Recorded {
-    /// The list with one more header.
-    pub(in crate::http) fn with(mut self, name: HeaderName) -> Result<Self, HeaderRefused> {
-        may_record(&name)?;
+    /// Adds a header to the list.
+    pub(in crate::http) fn add(&mut self, name: HeaderName) {
         self.0.push(name);
-        Ok(self)
+    }
+
+    /// Checks that every header on the list may be recorded.
+    pub(in crate::http) fn check(&self) -> Result<(), HeaderRefused> {
+        self.0.iter().try_for_each(may_record)
     }
 
     /// The headers of a response that are on the list, in its order.
