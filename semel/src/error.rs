@@ -281,7 +281,7 @@ mod tests {
         let _ = (taken::<TermsError>(), taken::<TextError>(), taken::<TokenError>(), taken::<LeaseLost>());
         #[cfg(feature = "http")]
         let _ = (taken::<HeaderRefused>(), taken::<KeyFault>(), taken::<PointerError>());
-        let too_long = Policy::hold().with_wait(Duration::MAX).unwrap_err();
+        let too_long = Policy::hold().with_wait(Duration::MAX).check().unwrap_err();
         assert!(taken::<PolicyError>()(too_long).to_string().starts_with("wait of"));
     }
 
