@@ -112,11 +112,7 @@ impl Load {
 
         let now = ask(store, "key").await;
         let replays = outcomes.iter().map(async |(key, outcome)| {
-            let ask = semel::store::Ask {
-                key: Key::new("tests", key).unwrap(),
-                token: Token::random(),
-                ..now.clone()
-            };
+            let ask = now.clone().with_key(Key::new("tests", key).unwrap()).with_token(Token::random());
             let claim = store.claim(&ask).await.unwrap();
             assert!(matches!(&claim, Claim::Done(done) if done.outcome == *outcome), "{key}: {claim:?}");
         });

@@ -57,11 +57,8 @@ pub(super) async fn serve(app: &App) -> Result<()> {
         App::Memory => plain.layer(sharing(MemoryStore::new())),
         App::Forgetful => {
             let (store, second) = (MemoryStore::new(), Duration::from_secs(1));
-            let pruning = Pruning {
-                prune: Prune { limit: u32::MAX, ..Prune::default() },
-                idle: second / 4,
-                ..Pruning::default()
-            };
+            let pruning =
+                Pruning::default().with_prune(Prune::default().with_limit(u32::MAX)).with_idle(second / 4);
             pruner = Some(continuously_prune(store.clone(), pruning));
             let policy = Policy::hold().with_lease(second).with_retention(second);
             plain.layer(sharing(store).with_policy(policy))

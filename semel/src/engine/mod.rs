@@ -142,11 +142,19 @@ struct Engine {
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ran<T> {
     /// The value, the same for everyone.
     pub value: T,
     /// Whether another attempt made it.
     pub replayed: bool,
+}
+
+impl<T> Ran<T> {
+    /// The end of a run, for code that stands in for an engine in tests.
+    pub fn new(value: T, replayed: bool) -> Self {
+        Self { value, replayed }
+    }
 }
 
 impl Once {
@@ -160,7 +168,7 @@ impl Once {
             meter: Arc::new(Meter::new(store.name())),
             store: Arc::new(store),
             policy: Policy::hold(),
-            owner: Owner::new(&format!("process {}", std::process::id())),
+            owner: Owner::of_process(),
             reconcile: None,
             waiters: Arc::default(),
             alive: Arc::default(),

@@ -138,6 +138,7 @@ pub type Found = Result<Option<Record>, StoreError>;
 
 /// The choice of expired records to remove, and their number in one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Prune {
     /// The realm to prune; `None` stands for all.
     pub realm: Option<String>,
@@ -160,6 +161,30 @@ impl Default for Prune {
 }
 
 impl Prune {
+    /// The same choice within this realm.
+    #[must_use]
+    pub fn with_realm(self, realm: impl Into<Option<String>>) -> Self {
+        Self { realm: realm.into(), ..self }
+    }
+
+    /// The same choice of records whose retention was over before this moment.
+    #[must_use]
+    pub fn with_before(self, before: impl Into<Option<Timestamp>>) -> Self {
+        Self { before: before.into(), ..self }
+    }
+
+    /// The same choice with another number of records in one call.
+    #[must_use]
+    pub fn with_limit(self, limit: u32) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// The same choice, read in parts or as a whole.
+    #[must_use]
+    pub fn with_paced(self, paced: bool) -> Self {
+        Self { paced, ..self }
+    }
+
     /// The moment at which a record's retention must have been over, by the store's clock; never
     /// later than now.
     pub fn cutoff(&self, now: Timestamp) -> Timestamp {

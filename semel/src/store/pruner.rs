@@ -10,6 +10,7 @@ use crate::store::{Prune, Store};
 
 /// The settings of the background pruning.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pruning {
     /// The records to remove in one call.
     pub prune: Prune,
@@ -23,6 +24,26 @@ impl Default for Pruning {
     fn default() -> Self {
         let prune = Prune { paced: true, ..Prune::default() };
         Self { prune, idle: Duration::from_secs(60), busy: Duration::from_millis(50) }
+    }
+}
+
+impl Pruning {
+    /// The same settings for other records.
+    #[must_use]
+    pub fn with_prune(self, prune: Prune) -> Self {
+        Self { prune, ..self }
+    }
+
+    /// The same settings with another pause when nothing is left to remove.
+    #[must_use]
+    pub fn with_idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// The same settings with another pause between two full calls.
+    #[must_use]
+    pub fn with_busy(self, busy: Duration) -> Self {
+        Self { busy, ..self }
     }
 }
 

@@ -91,7 +91,7 @@ async fn no_caller_gets_an_outcome_before_it_is_recorded() {
         gate.heal();
         once.drain().await;
         let ran = once.run(&key(), &intent(), counter.quick()).await.unwrap();
-        assert_eq!((ran, counter.count()), (Ran { value: 1, replayed: true }, 1));
+        assert_eq!((ran, counter.count()), (Ran::new(1, true), 1));
     }
 }
 
@@ -101,7 +101,7 @@ async fn a_complete_whose_answer_was_lost_counts() {
     gate.disturb("complete", Fault::AnswerLost);
     let healing = heal_in_a_second(&gate);
     let ran = once.run(&key(), &intent(), Counter::default().quick()).await.unwrap();
-    assert_eq!(ran, Ran { value: 1, replayed: false });
+    assert_eq!(ran, Ran::new(1, false));
     healing.await.unwrap();
 }
 

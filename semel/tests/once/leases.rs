@@ -49,7 +49,7 @@ async fn a_lease_lost_to_one_that_has_finished_is_signalled() {
         assert!(timeout(LEASE, lease.lost()).await.is_ok(), "the loss was not signalled");
         Ok(1)
     };
-    assert_eq!(once.run(&key(), &intent(), partitioned).await.unwrap(), Ran { value: 2, replayed: true });
+    assert_eq!(once.run(&key(), &intent(), partitioned).await.unwrap(), Ran::new(2, true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Terms, Token};
+use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Terms};
 use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Policy, Store};
 use testkit::gates::{Gate, Through};
 
@@ -96,15 +96,10 @@ async fn phase(gate: &Gate) -> Option<Phase> {
 /// the next attempt may run.
 async fn take_over(store: &MemoryStore) -> Lease {
     let found = store.find(&key()).await.expect("memory answers");
-    let ask = Ask {
-        key: key(),
-        intent: intent(),
-        token: Token::random(),
-        owner: Owner::new("another process"),
-        terms: Terms::DEFAULT.with_after_crash(AfterCrash::Retry),
-        takeover: found.map_or(Takeover::Never, |record| Takeover::Of(record.fence)),
-        not_after: store.memory_clock().now().after(LEASE),
-    };
+    let ask = Ask::new(key(), intent(), store.memory_clock().now().after(LEASE))
+        .with_owner(Owner::new("another process"))
+        .with_terms(Terms::DEFAULT.with_after_crash(AfterCrash::Retry))
+        .with_takeover(found.map_or(Takeover::Never, |record| Takeover::Of(record.fence)));
     match store.claim(&ask).await.expect("memory answers") {
         Claim::Granted(lease) => lease,
         other => panic!("not granted but {other:?}"),

@@ -102,7 +102,7 @@ async fn claim_held_by_a_hung_server_takes_nothing_from_a_later_owner() {
 async fn claim_in_the_hands_of_a_hung_server_stays_voided() {
     let hung = Hung::start().await;
     let not_after = hung.store.now().await.unwrap().after(2 * PATIENCE);
-    let asked = Ask { not_after, ..ask(&hung.store, "key").await };
+    let asked = ask(&hung.store, "key").await.with_not_after(not_after);
     hung.ask_in_vain(&asked).await;
     let other = hung.place.store().await;
     until("the claim is voided", async || {

@@ -99,5 +99,5 @@ async fn late_attempt_starts_once_the_lock_is_gone_and_the_key_is_its_own() {
     sleep(LEASE).await;
     assert_eq!(starts.count(), 0);
     locking.rollback().await.unwrap();
-    assert_eq!(running.await.unwrap().unwrap(), Ran { value: 1, replayed: false });
+    assert_eq!(running.await.unwrap().unwrap(), Ran::new(1, false));
 }

@@ -180,7 +180,7 @@ impl Shop {
                 assert_eq!(recorded, outcome());
                 (true, effects)
             }
-            RecordState::Released => panic!("nobody released it"),
+            other => panic!("nobody released it: {other:?}"),
         }
     }
 }
