@@ -13,6 +13,7 @@
 //! - `voids`: the bounded book of claims whose answer was lost.
 //! - `patience`: retries with backoff.
 //! - `health`: how the writes to the store went of late.
+//! - `upkeep`: pruning of the store.
 //! - `error`: the reasons why there is no value.
 
 pub(crate) mod policy;
@@ -26,6 +27,7 @@ mod wait;
 mod reconcile;
 mod patience;
 mod health;
+mod upkeep;
 mod error;
 
 use std::future::Future;
@@ -48,6 +50,7 @@ use crate::observe::Meter;
 use crate::protocol::answer::Claim;
 use crate::protocol::ask::Takeover;
 use crate::store::Store;
+use crate::store::pruner::Pruning;
 use crate::words::error::StoreError;
 use crate::words::intent::{Intent, IntoIntent};
 use crate::words::key::{IntoKey, Key};
@@ -60,6 +63,7 @@ use self::admission::look::Answered;
 use self::admission::{Admission, Admitted, Refused};
 use self::health::Health;
 use self::renew::Alive;
+use self::upkeep::Upkeep;
 use self::voids::Voids;
 use self::wait::{Waiter, Waiters};
 use crate::runtime::carry::Carried;
@@ -133,6 +137,7 @@ struct Engine {
     voids: Arc<Voids>,
     admission: Admission,
     health: Arc<Health>,
+    upkeep: Option<Arc<Upkeep>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     /// Repeats wait no more. It comes with the shutdown, or before.
@@ -175,6 +180,7 @@ impl Once {
             voids: Arc::default(),
             admission: Admission::default(),
             health: Arc::default(),
+            upkeep: Some(Arc::new(Upkeep::new(Pruning::default(), &shutdown))),
             tasks: TaskTracker::new(),
             waits_end: shutdown.child_token(),
             shutdown,
@@ -272,6 +278,25 @@ impl Once {
     #[must_use]
     pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
         self.with(|engine| engine.admission.set_ceiling(ceiling))
+    }
+
+    /// The same engine with other settings for pruning.
+    ///
+    /// An engine over a store that [needs it](Store::needs_pruning) removes expired records in the
+    /// background, from its first run until it is drained or its last clone is dropped. Several
+    /// processes, and several engines of one, share the work; see
+    /// [`Prune::paced`](crate::admin::Prune::paced).
+    #[must_use]
+    pub fn with_pruning(self, pruning: Pruning) -> Self {
+        let upkeep = Upkeep::new(pruning, &self.engine.shutdown);
+        self.with(|engine| engine.upkeep = Some(Arc::new(upkeep)))
+    }
+
+    /// The same engine without pruning, where another program prunes the store, such as
+    /// `semel prune` or [`continuously_prune`](crate::admin::continuously_prune).
+    #[must_use]
+    pub fn without_pruning(self) -> Self {
+        self.with(|engine| engine.upkeep = None)
     }
 
     /// How the writes of this engine and its clones have fared lately, to judge by whether it is
@@ -424,6 +449,9 @@ impl Once {
         let_go: Option<LetGo>,
     ) -> Carried<Result<Ran<Outcome>, RunError>> {
         let once = self.clone();
+        if let Some(upkeep) = &self.engine.upkeep {
+            upkeep.begin(&self.engine.store, &self.engine.tasks);
+        }
         // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing
         // else does.
         let (gone, here) = oneshot::channel();

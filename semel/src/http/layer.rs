@@ -23,6 +23,7 @@ use crate::http::request::secret::PrincipalSecret;
 use crate::http::response::headers::Recorded;
 use crate::http::response::verdict::Verdict;
 use crate::store::Store;
+use crate::store::pruner::Pruning;
 use crate::words::key::Scope;
 
 /// The application's verdict on a response.
@@ -137,6 +138,18 @@ impl IdempotencyLayer {
     #[must_use]
     pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
         Self { once: self.once.with_ceiling(ceiling), ..self }
+    }
+
+    /// Sets how expired records are removed in the background; see [`Once::with_pruning`].
+    #[must_use]
+    pub fn with_pruning(self, pruning: Pruning) -> Self {
+        Self { once: self.once.with_pruning(pruning), ..self }
+    }
+
+    /// Leaves the pruning of the store to another program; see [`Once::without_pruning`].
+    #[must_use]
+    pub fn without_pruning(self) -> Self {
+        Self { once: self.once.without_pruning(), ..self }
     }
 
     /// The recent results of the writes of this layer and its clones; see [`Once::store_health`].

@@ -101,6 +101,9 @@ pub trait Backend: Send + Sync + 'static {
     /// any.
     fn transactions(&self) -> Option<Transactions>;
 
+    /// Returns `true` if expired records stay until they are pruned.
+    fn needs_pruning(&self) -> bool;
+
     /// Creates the record of each claim if there is none, otherwise reads it.
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError>;
 

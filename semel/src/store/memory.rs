@@ -146,6 +146,10 @@ impl Backend for MemoryStore {
         None
     }
 
+    fn needs_pruning(&self) -> bool {
+        true
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.make_room(asks)?;
         Ok(self.answer(asks, |ask, now| self.on_slot(&ask.key, |slot| slot::open(slot, ask, now))))

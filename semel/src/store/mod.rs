@@ -89,6 +89,10 @@ pub trait Store: Send + Sync + 'static {
     /// any other store it is refused.
     fn completes_in_transactions(&self) -> bool;
 
+    /// Returns `true` if expired records stay until [`prune`](Store::prune) removes them. An engine
+    /// over such a store prunes it in the background, unless told otherwise.
+    fn needs_pruning(&self) -> bool;
+
     /// Claims a key: requests the right to run.
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError>;
 
@@ -205,6 +209,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn completes_in_transactions(&self) -> bool {
         (**self).completes_in_transactions()
+    }
+
+    fn needs_pruning(&self) -> bool {
+        (**self).needs_pruning()
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {

@@ -97,6 +97,10 @@ impl Backend for Locking {
         self.memory.transactions()
     }
 
+    fn needs_pruning(&self) -> bool {
+        false
+    }
+
     async fn clock(&self) -> Result<Timestamp, StoreError> {
         self.memory.clock().await
     }

@@ -4,6 +4,7 @@
 //! - `names`: keys and intents from plain values, and work that borrows from its caller.
 //! - `leases`, `waits`: renewals, and waiting for a running attempt.
 //! - `limits`: the limits in front of a claim.
+//! - `pruning`: the removal of expired records.
 //! - `faults`, `voids`: stores that do not answer.
 //! - `runtimes`: runtimes that end.
 
@@ -11,6 +12,7 @@ mod faults;
 mod leases;
 mod limits;
 mod names;
+mod pruning;
 mod runs;
 mod runtimes;
 mod voids;

@@ -237,6 +237,10 @@ impl Backend for PostgresStore {
         Some(self.shared.transactions.clone())
     }
 
+    fn needs_pruning(&self) -> bool {
+        true
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.ask_all(asks).await
     }

@@ -363,6 +363,10 @@ impl Backend for RedisStore {
         None
     }
 
+    fn needs_pruning(&self) -> bool {
+        false
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.run_all(asks, |ask| self.open_one(ask)).await
     }

@@ -210,6 +210,10 @@ impl Backend for SqliteStore {
         None
     }
 
+    fn needs_pruning(&self) -> bool {
+        true
+    }
+
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         self.ask_all(asks).await
     }

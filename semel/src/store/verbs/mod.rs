@@ -148,6 +148,10 @@ impl<B: Backend> Store for B {
         self.transactions().is_some()
     }
 
+    fn needs_pruning(&self) -> bool {
+        Backend::needs_pruning(self)
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         refuse_if_too_far_ahead(ask, self.known_clock())?;
         let mut claiming = Claiming::new(ask, TRIES);

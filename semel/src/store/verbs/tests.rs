@@ -70,6 +70,10 @@ impl Backend for Script {
         None
     }
 
+    fn needs_pruning(&self) -> bool {
+        false
+    }
+
     async fn open(&self, _: &[Ask]) -> Result<Answers<Opened>, StoreError> {
         next(&self.opens)
     }
@@ -234,6 +238,10 @@ impl Backend for Twice {
 
     fn transactions(&self) -> Option<Transactions> {
         None
+    }
+
+    fn needs_pruning(&self) -> bool {
+        false
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {
