@@ -3,6 +3,7 @@
 //! [`Store`] has the verbs of the engine and [`Inspect`](crate::admin::Inspect) those of the
 //! operator. Both are written once, in `verbs`, over the primitives of a [`backend`]; a store on a
 //! database implements that trait.
+//! - `url`, `any`: a store by its URL.
 //! - `inspect`: listing records and settling held keys.
 //! - [`backend`]: the three primitives, reads and a sweep.
 //! - [`verbs`]: the verbs over any backend.
@@ -13,6 +14,8 @@
 //! - `shared`: the parts that the stores on databases share.
 //! - `conformance`: the tests that every store has to pass.
 
+mod any;
+mod url;
 pub(crate) mod inspect;
 pub mod backend;
 #[doc(hidden)]
@@ -36,6 +39,7 @@ pub use crate::protocol::ask::{Ask, Takeover};
 pub use crate::words::lease::{Token, Transactions};
 pub use crate::words::record::{Note, Owner, Phase, Record, RecordState};
 pub use crate::words::terms::Terms;
+pub use any::AnyStore;
 pub use memory::MemoryClock;
 #[cfg(feature = "postgres")]
 pub use postgres::{InTransaction, PostgresOptions};
@@ -44,6 +48,7 @@ pub use redis::RedisOptions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteOptions;
 pub use tiered::{Hot, MemoryCache, Rank};
+pub use url::{SecretUrl, StoreUrl, open, redacted};
 
 use std::sync::Arc;
 use std::time::Duration;
