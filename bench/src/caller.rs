@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
-use semel::store::{Ack, Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::store::{Ack, Ask, Claim, Owner};
 use semel::{Intent, Key, Outcome, Store};
 
 use crate::load::flat_out;
@@ -32,15 +32,12 @@ impl<S: Store + 'static> Caller<S> {
     }
 
     pub(crate) async fn claim(&self, key: &str) -> Result<Claim> {
-        let ask = Ask {
-            key: Key::new("bench", key)?,
-            intent: self.intent.clone(),
-            token: Token::random(),
-            owner: Owner::new("bench-1"),
-            terms: Terms::DEFAULT,
-            takeover: Takeover::Never,
-            not_after: self.store.now().await?.after(Duration::from_secs(60)),
-        };
+        let ask = Ask::new(
+            Key::new("bench", key)?,
+            self.intent.clone(),
+            self.store.now().await?.after(Duration::from_secs(60)),
+        )
+        .with_owner(Owner::new("bench-1"));
         Ok(self.store.claim(&ask).await?)
     }
 

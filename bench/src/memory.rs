@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use semel::store::{Ack, Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::store::{Ack, Ask, Claim, Owner, Terms};
 use semel::{Intent, MemoryStore, Outcome, Scope, Store};
 
 use crate::report::{Report, progress};
@@ -88,15 +88,8 @@ fn asks(store: &MemoryStore, thread: u32, operations: u32) -> Result<Vec<Ask>> {
     let intent = Intent::of("charge", "invoice-42", "200 bytes of it")?;
     let not_after = store.memory_clock().now().after(Terms::RELEASED_RETENTION);
     let ask = |n: u32| {
-        Ok(Ask {
-            key: scope.key(&format!("8e03978e-40d5-43dd-bc93-{n:012}"))?,
-            intent: intent.clone(),
-            token: Token::random(),
-            owner: Owner::new("bench"),
-            terms: Terms::DEFAULT,
-            takeover: Takeover::Never,
-            not_after,
-        })
+        Ok(Ask::new(scope.key(&format!("8e03978e-40d5-43dd-bc93-{n:012}"))?, intent.clone(), not_after)
+            .with_owner(Owner::new("bench")))
     };
     (0..operations).map(ask).collect()
 }
@@ -115,7 +108,7 @@ fn work(store: &MemoryStore, load: Load, asks: &[Ask]) -> Result<()> {
             Load::Replay => {
                 claim_and_complete(store, &asks[0], &outcome).await?;
                 for ask in asks {
-                    let repeat = Ask { key: asks[0].key.clone(), ..ask.clone() };
+                    let repeat = ask.clone().with_key(asks[0].key.clone());
                     if !matches!(store.claim(&repeat).await?, Claim::Done(_)) {
                         bail!("a repeat was not replayed");
                     }

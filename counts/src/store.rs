@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures_util::FutureExt;
-use semel::store::{Ack, Ask, Claim, Owner, Record, Takeover, Terms, Token};
+use semel::store::{Ack, Ask, Claim, Owner, Record};
 use semel::{Intent, Key, MemoryStore, Outcome, Store, Timestamp};
 
 use crate::MOST;
@@ -40,15 +40,12 @@ fn run(store: &MemoryStore, ask: &Ask, outcome: &Outcome) -> Result<()> {
 
 /// The number is the end of a UUID. Tokens are random, as they are in a server, but made before.
 fn ask(store: &MemoryStore, number: usize) -> Result<Ask> {
-    Ok(Ask {
-        key: Key::new("counts", &format!("8e03978e-40d5-43dd-bc93-{number:012}"))?,
-        intent: Intent::of("charge", "invoice-42", "what it is about")?,
-        token: Token::random(),
-        owner: Owner::new("counts"),
-        terms: Terms::DEFAULT,
-        takeover: Takeover::Never,
-        not_after: store.memory_clock().now().after(Duration::from_secs(100)),
-    })
+    Ok(Ask::new(
+        Key::new("counts", &format!("8e03978e-40d5-43dd-bc93-{number:012}"))?,
+        Intent::of("charge", "invoice-42", "what it is about")?,
+        store.memory_clock().now().after(Duration::from_secs(100)),
+    )
+    .with_owner(Owner::new("counts")))
 }
 
 fn outcome() -> Result<Outcome> {

@@ -104,9 +104,9 @@ pub(crate) async fn serve(args: ServiceArgs) -> Result<()> {
             Named::Retry => Policy::retry(),
             Named::Transactional => Policy::transactional(),
         };
-        let policy = policy.with_lease(Duration::from_millis(args.lease_ms))?;
+        let policy = policy.with_lease(Duration::from_millis(args.lease_ms));
         let once = once.with_policy(match args.retention_ms {
-            Some(retention) => policy.with_retention(Duration::from_millis(retention))?,
+            Some(retention) => policy.with_retention(Duration::from_millis(retention)),
             None => policy,
         });
         let once = if args.reconcile { once.with_reconcile(hook::over(&args.log)) } else { once };

@@ -47,9 +47,9 @@ pub(crate) fn app() -> Result<(Router, IdempotencyLayer), Box<dyn Error>> {
         .clone()
         .with_required_key(true)
         .with_fingerprint(RequestFingerprint::canonical_json())
-        .with_policy(Policy::hold().with_wait(Duration::from_secs(2))?);
+        .with_policy(Policy::hold().with_wait(Duration::from_secs(2)));
     // A report may be made twice, so a lost attempt is taken over after ten seconds.
-    let reports = layer.clone().with_policy(Policy::retry().with_lease(Duration::from_secs(10))?);
+    let reports = layer.clone().with_policy(Policy::retry().with_lease(Duration::from_secs(10)));
 
     let published = charges.published();
     let app = Router::new()

@@ -30,7 +30,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// The service with a connection of its own. A real one has a pool.
 #[derive(Clone)]
 struct App {
-    store: PostgresStore,
     client: Arc<Mutex<Client>>,
 }
 
@@ -41,12 +40,12 @@ pub(crate) async fn app(url: &str) -> Result<Router, Box<dyn Error>> {
     tokio::spawn(connection);
     client.batch_execute("create table if not exists paid_invoices (invoice text not null)").await?;
 
-    let layer = IdempotencyLayer::new(store.clone())
+    let layer = IdempotencyLayer::new(store)
         .with_policy(Policy::transactional())
         .with_required_key(true)
         // Callers without credentials are one caller here; unless that is said, they are refused.
         .with_anonymous_callers(Anonymous::Share);
-    let app = App { store, client: Arc::new(Mutex::new(client)) };
+    let app = App { client: Arc::new(Mutex::new(client)) };
     Ok(Router::new().route("/charges", post(charge)).layer(layer).with_state(app))
 }
 
@@ -56,7 +55,7 @@ async fn charge(lease: Lease, State(app): State<App>, invoice: String) -> Result
     tx.execute("insert into paid_invoices (invoice) values ($1)", &[&invoice]).await?;
     let outcome = Outcome::json(&format!("charged {invoice}"))?;
     // Either both are committed or neither is. If another attempt has the key by now, this one leaves no trace.
-    app.store.complete_in(&mut tx, &lease, &outcome).await?.applied()?;
+    lease.complete_in(&mut tx, &outcome).await?;
     tx.commit().await?;
     Ok(outcome)
 }

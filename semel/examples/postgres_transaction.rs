@@ -34,10 +34,10 @@ pub(crate) async fn run(url: &str) -> Result<i64, Box<dyn Error>> {
     client
         .batch_execute("create table if not exists charges (invoice text not null, cents bigint not null)")
         .await?;
-    let app = App { store: store.clone(), client: Arc::new(Mutex::new(client)) };
+    let app = App { client: Arc::new(Mutex::new(client)) };
 
     // A lost attempt is taken over as soon as its lease is over: its transaction was rolled back.
-    let policy = Policy::transactional().with_lease(Duration::from_millis(500))?;
+    let policy = Policy::transactional().with_lease(Duration::from_millis(500));
     let once = Once::new(store).with_policy(policy);
     let invoice = format!("invoice-{}", semel::store::Token::random());
     let key = Key::new("billing", &invoice)?;
@@ -60,7 +60,6 @@ pub(crate) async fn run(url: &str) -> Result<i64, Box<dyn Error>> {
 
 #[derive(Clone)]
 struct App {
-    store: PostgresStore,
     client: Arc<Mutex<Client>>,
 }
 
@@ -70,7 +69,7 @@ impl App {
         let mut tx = client.transaction().await?;
         tx.execute("insert into charges (invoice, cents) values ($1, 1000)", &[&invoice]).await?;
         let outcome = Outcome::json(&"charged")?;
-        self.store.complete_in(&mut tx, &lease, &outcome).await?.applied()?;
+        lease.complete_in(&mut tx, &outcome).await?;
         if crash {
             return Err(Failure::unknown("the power went out before the commit"));
         }

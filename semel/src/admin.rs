@@ -12,7 +12,7 @@
 //! use semel::store::Phase;
 //!
 //! let store = MemoryStore::new();
-//! let held = ListQuery { phase: Some(Phase::Held), ..ListQuery::default() };
+//! let held = ListQuery::default().with_phase(Phase::Held);
 //! for record in store.list(&held).await?.records {
 //!     println!("{:?} was lost in attempt {}", record.key, record.attempt);
 //! }

@@ -7,13 +7,12 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use semel::{Failure, Intent, Key, MemoryStore, Once};
+//! use semel::{MemoryStore, Once};
 //!
 //! let once = Once::new(MemoryStore::new());
-//! let key = Key::new("billing", "invoice-42")?;
-//! let intent = Intent::of("charge", "invoice-42", &1_000)?;
+//! let order = ("ann", 1_000);
 //!
-//! let ran = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("receipt 7".to_owned()) }).await?;
+//! let ran = once.run(("billing", "invoice-42"), &order, |_lease| async { Ok("receipt 7".to_owned()) }).await?;
 //! assert!(!ran.replayed);
 //! # Ok(())
 //! # }
@@ -61,7 +60,7 @@
 //! - To look into a store, settle a held key and remove expired records: [`admin`].
 //! - To set the options of a store, use one directly, or write one: [`store`], and the suite in
 //!   `semel::store::conformance` (feature `conformance`).
-//! - To tell one failure from another: [`error`].
+//! - To pass errors on, and to tell one from another: [`Error`] and [`error`].
 //! - The rule itself: [`protocol::decide`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -88,9 +87,12 @@ pub mod fault;
 #[cfg(all(any(test, fuzzing), feature = "http", feature = "postgres"))]
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(all(doctest, feature = "axum", feature = "postgres"))]
+mod pages;
 
 pub use engine::policy::Policy;
 pub use engine::{Failure, Once, Ran, Reconcile, Reconciled, RunError};
+pub use error::Error;
 pub use protocol::answer::{Held, Mismatch};
 pub use store::Store;
 pub use store::memory::MemoryStore;
@@ -103,8 +105,8 @@ pub use store::sqlite::SqliteStore;
 pub use store::tiered::Tiered;
 pub use words::error::StoreError;
 pub use words::fingerprint::Fingerprint;
-pub use words::intent::Intent;
-pub use words::key::{Key, Scope};
+pub use words::intent::{Intent, IntoIntent};
+pub use words::key::{IntoKey, Key, Scope};
 pub use words::lease::{Fence, Lease};
 pub use words::outcome::Outcome;
 pub use words::terms::AfterCrash;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::admin::{Inspect, Prune};
-use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::store::{Ask, Claim, Owner, Terms, Token};
 use semel::store::{conformance, conformance::Subject};
 use semel::{Failure, Intent, Key, MemoryStore, Once, Store};
 
@@ -53,15 +53,12 @@ async fn an_engine_runs_over_a_shared_dyn_store() {
 }
 
 fn ask(store: &MemoryStore, name: &str) -> Ask {
-    Ask {
-        key: Key::new("tests", name).unwrap(),
-        intent: Intent::of("charge", "", &1).unwrap(),
-        token: Token::random(),
-        owner: Owner::new("tests"),
-        terms: Terms::DEFAULT,
-        takeover: Takeover::Never,
-        not_after: store.memory_clock().now().after(Duration::from_secs(100)),
-    }
+    Ask::new(
+        Key::new("tests", name).unwrap(),
+        Intent::of("charge", "", &1).unwrap(),
+        store.memory_clock().now().after(Duration::from_secs(100)),
+    )
+    .with_owner(Owner::new("tests"))
 }
 
 #[tokio::test]
@@ -92,7 +89,7 @@ async fn a_clock_that_is_set_back_does_not_lower_a_fence() {
     let Claim::Granted(first) = store.claim(&one).await.unwrap() else { panic!("not granted") };
     store.memory_clock().set_back(Duration::from_secs(3_600));
     assert!(store.release(&first).await.unwrap().stands());
-    let again = Ask { token: Token::random(), ..ask(&store, "one") };
+    let again = ask(&store, "one").with_token(Token::random());
     let Claim::Granted(second) = store.claim(&again).await.unwrap() else { panic!("not granted") };
     assert!(second.fence() > first.fence());
 }

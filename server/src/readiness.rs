@@ -93,15 +93,14 @@ impl Readiness {
         let store = Arc::clone(&self.store.store);
         let refused = |error: &dyn std::fmt::Display| StoreError::refused(error.to_string());
         let terms = Terms::new(Duration::from_secs(1), Duration::from_secs(1)).map_err(|e| refused(&e))?;
-        let ask = Ask {
-            key: self.key.clone(),
-            intent: Intent::of("probe", "", &()).map_err(|e| refused(&e))?,
-            token: Token::random(),
-            owner: Owner::new("readiness"),
-            terms: terms.with_after_crash(AfterCrash::Retry),
-            takeover: Takeover::WhenOver,
-            not_after: store.now().await?.after(Duration::from_secs(1)),
-        };
+        let ask = Ask::new(
+            self.key.clone(),
+            Intent::of("probe", "", &()).map_err(|e| refused(&e))?,
+            store.now().await?.after(Duration::from_secs(1)),
+        )
+        .with_owner(Owner::new("readiness"))
+        .with_terms(terms.with_after_crash(AfterCrash::Retry))
+        .with_takeover(Takeover::WhenOver);
         match store.claim(&ask).await? {
             Claim::Granted(lease) => store.release(&lease).await.map(drop),
             _ => {

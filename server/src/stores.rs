@@ -1,14 +1,13 @@
 //! Stores by their URLs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use semel::admin::{Inspect, MigrationStatus, StoreSize};
-use semel::store::{MemoryCache, PostgresOptions, RedisOptions, SqliteOptions};
-use semel::{
-    AfterCrash, Key, MemoryStore, Policy, PostgresStore, RedisStore, SqliteStore, Store, StoreError, Tiered,
-};
+pub(crate) use semel::store::redacted;
+use semel::store::{AnyStore, MemoryCache, PostgresOptions, RedisOptions, SqliteOptions, StoreUrl};
+use semel::{AfterCrash, Key, Policy, Store, StoreError, Tiered};
 
 use crate::cache::LateRedis;
 use crate::config::{Place, Size};
@@ -22,15 +21,7 @@ impl Place {
     /// # Errors
     /// If a URL is wrong; the message says why.
     pub(crate) fn check(&self) -> Result<()> {
-        let url = self.store_url();
-        let store = match scheme(url) {
-            "memory" => Ok(()),
-            "sqlite" => sqlite_file(url).map(drop).context("it names no file"),
-            "postgres" | "postgresql" => PostgresOptions::new(url).map(drop).map_err(Into::into),
-            scheme if scheme.starts_with("redis") => RedisOptions::new(url).map(drop).map_err(Into::into),
-            _ => Err(no_store()),
-        };
-        store.with_context(|| format!("the store {} cannot be used", redacted(url)))?;
+        self.parsed().with_context(|| format!("the store {} cannot be used", redacted(self.store_url())))?;
         let Some(url) = self.cache.as_deref() else { return Ok(()) };
         let cache = match scheme(url) {
             "memory" => cache_size(url).map(drop),
@@ -45,13 +36,12 @@ impl Place {
     /// # Errors
     /// If the policy is `transactional`, and the store is not Postgres.
     pub(crate) fn check_policy(&self, policy: &Policy) -> Result<()> {
-        let url = self.store_url();
-        let is_postgres = matches!(scheme(url), "postgres" | "postgresql");
+        let can = self.parsed().is_ok_and(|url| url.completes_in_transactions());
         ensure!(
-            is_postgres || policy.after_crash() != AfterCrash::Transactional,
+            can || policy.after_crash() != AfterCrash::Transactional,
             "the policy `transactional` needs a Postgres store, which the service completes in, and {} is none: set the store \
              to a postgres:// URL, or the policy to `hold` or `retry`",
-            redacted(url)
+            redacted(self.store_url())
         );
         Ok(())
     }
@@ -62,8 +52,12 @@ impl Place {
     }
 
     /// The file that holds the records, if it is one.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        sqlite_file(self.store_url())
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.parsed().ok()?.file().map(Path::to_owned)
+    }
+
+    fn parsed(&self) -> Result<StoreUrl, StoreError> {
+        self.store_url().parse()
     }
 }
 
@@ -72,16 +66,7 @@ impl Place {
 pub(crate) struct Opened {
     /// The store for all verbs.
     pub(crate) store: Arc<dyn Inspect>,
-    kind: Kind,
-}
-
-/// The concrete store, for operations that not every store has.
-#[derive(Clone)]
-enum Kind {
-    Memory(MemoryStore),
-    Sqlite(SqliteStore),
-    Postgres(PostgresStore),
-    Redis(RedisStore),
+    kind: AnyStore,
 }
 
 impl Opened {
@@ -103,12 +88,13 @@ impl Opened {
 
     async fn open_with(place: &Place, cache: Cache) -> Result<Self> {
         let url = place.store_url();
-        let kind = Kind::open(url).await.with_context(|| unopened(url))?;
-        let store = match &place.cache {
-            None => kind.store(),
+        let opened = async { place.parsed()?.open().await };
+        let kind = opened.await.with_context(|| unopened(url))?;
+        let store: Arc<dyn Inspect> = match &place.cache {
+            None => Arc::new(kind.clone()),
             Some(url) => {
                 let shown = redacted(url);
-                let cached = cached(kind.store(), url, cache).await;
+                let cached = cached(Arc::new(kind.clone()), url, cache).await;
                 cached.with_context(|| format!("could not open the cache {shown}"))?
             }
         };
@@ -127,7 +113,7 @@ impl Opened {
     /// Returns `true` if the schema is migrated without being asked: the file belongs to the
     /// binary.
     pub(crate) fn migrates_itself(&self) -> bool {
-        matches!(self.kind, Kind::Sqlite(_))
+        matches!(self.kind, AnyStore::Sqlite(_))
     }
 
     /// Migrates the schema to the newest version, and returns the number of applied migrations.
@@ -135,11 +121,7 @@ impl Opened {
     /// # Errors
     /// The error of the store.
     pub(crate) async fn migrate(&self) -> Result<u32, StoreError> {
-        match &self.kind {
-            Kind::Sqlite(store) => store.migrate().await,
-            Kind::Postgres(store) => store.migrate().await,
-            Kind::Memory(_) | Kind::Redis(_) => Ok(0),
-        }
+        self.kind.migrate().await
     }
 
     /// Migrates the schema down to a version, and returns the number of reverted migrations.
@@ -147,11 +129,7 @@ impl Opened {
     /// # Errors
     /// The error of the store.
     pub(crate) async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
-        match &self.kind {
-            Kind::Sqlite(store) => store.migrate_down(to).await,
-            Kind::Postgres(store) => store.migrate_down(to).await,
-            Kind::Memory(_) | Kind::Redis(_) => Ok(0),
-        }
+        self.kind.migrate_down(to).await
     }
 
     /// Every migration; `None` if the store has no schema.
@@ -159,11 +137,7 @@ impl Opened {
     /// # Errors
     /// The error of the store.
     pub(crate) async fn migration_status(&self) -> Result<Option<Vec<MigrationStatus>>, StoreError> {
-        match &self.kind {
-            Kind::Sqlite(store) => store.migration_status().await.map(Some),
-            Kind::Postgres(store) => store.migration_status().await.map(Some),
-            Kind::Memory(_) | Kind::Redis(_) => Ok(None),
-        }
+        self.kind.migration_status().await
     }
 
     /// The missing migrations beside which processes of an older version cannot run, such as
@@ -185,13 +159,11 @@ impl Opened {
     /// If a URL is not that of a store.
     pub(crate) fn script(place: &Place) -> Result<Option<String>> {
         let url = place.store_url();
-        match scheme(url) {
-            "sqlite" => Ok(sqlite_file(url).map(|file| SqliteOptions::new(file).print_migrations())),
-            "postgres" | "postgresql" => Ok(Some(PostgresOptions::new(url)?.print_migrations())),
-            "memory" => Ok(None),
-            scheme if scheme.starts_with("redis") => Ok(None),
-            _ => Err(no_store()).with_context(|| unopened(url)),
-        }
+        Ok(match place.parsed().with_context(|| unopened(url))? {
+            StoreUrl::Sqlite(file) => Some(SqliteOptions::new(file).print_migrations()),
+            StoreUrl::Postgres(url) => Some(PostgresOptions::new(url.expose())?.print_migrations()),
+            _ => None,
+        })
     }
 
     /// The size of the store.
@@ -199,12 +171,7 @@ impl Opened {
     /// # Errors
     /// The error of the store.
     pub(crate) async fn size(&self) -> Result<StoreSize, StoreError> {
-        match &self.kind {
-            Kind::Memory(store) => Ok(store.size()),
-            Kind::Sqlite(store) => store.size().await,
-            Kind::Postgres(store) => store.size().await,
-            Kind::Redis(store) => store.size().await,
-        }
+        self.kind.size().await
     }
 
     /// Empties the log of a SQLite store, which may contain bytes of removed records; `false` if it
@@ -235,33 +202,7 @@ impl Opened {
 
     /// Answers the queued operations, and closes the store.
     pub(crate) async fn close(&self) {
-        match &self.kind {
-            Kind::Memory(_) => {}
-            Kind::Sqlite(store) => store.close().await,
-            Kind::Postgres(store) => store.close().await,
-            Kind::Redis(store) => store.close().await,
-        }
-    }
-}
-
-impl Kind {
-    async fn open(url: &str) -> Result<Self> {
-        Ok(match scheme(url) {
-            "memory" => Self::Memory(MemoryStore::new()),
-            "sqlite" => Self::Sqlite(SqliteStore::open(sqlite_file(url).context("it names no file")?).await?),
-            "postgres" | "postgresql" => Self::Postgres(PostgresStore::connect(url).await?),
-            scheme if scheme.starts_with("redis") => Self::Redis(RedisStore::connect(url).await?),
-            _ => return Err(no_store()),
-        })
-    }
-
-    fn store(&self) -> Arc<dyn Inspect> {
-        match self {
-            Self::Memory(store) => Arc::new(store.clone()),
-            Self::Sqlite(store) => Arc::new(store.clone()),
-            Self::Postgres(store) => Arc::new(store.clone()),
-            Self::Redis(store) => Arc::new(store.clone()),
-        }
+        self.kind.close().await;
     }
 }
 
@@ -298,10 +239,6 @@ fn unopened(url: &str) -> String {
     format!("could not open the store {}", redacted(url))
 }
 
-fn no_store() -> anyhow::Error {
-    anyhow!("it is none of sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, redis://HOST and memory:")
-}
-
 fn no_cache() -> anyhow::Error {
     anyhow!("it is neither redis://HOST nor memory:64MiB")
 }
@@ -314,65 +251,6 @@ fn cache_size(url: &str) -> Result<Size> {
     }
 }
 
-/// The file in a SQLite URL.
-fn sqlite_file(url: &str) -> Option<&Path> {
-    let rest = url.strip_prefix("sqlite:")?;
-    Some(rest.strip_prefix("//").unwrap_or(rest)).filter(|path| !path.is_empty()).map(Path::new)
-}
-
 fn scheme(url: &str) -> &str {
     url.split_once(':').map_or("", |(scheme, _)| scheme)
-}
-
-/// A URL without its login and its parameters, which may hold another login. If they cannot be told
-/// apart, because passwords may contain any character, the host is hidden, too.
-pub(crate) fn redacted(url: &str) -> String {
-    let (shown, parameters) = url.split_once('?').unwrap_or((url, ""));
-    match shown.split_once("://") {
-        // libpq also accepts the form `host=… password=…`.
-        _ if url.split(':').next().is_some_and(|scheme| scheme.contains('=')) => "***".to_owned(),
-        Some((scheme, _)) if parameters.contains('@') => format!("{scheme}://***"),
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((_, place)) => format!("{scheme}://***@{place}"),
-            None => shown.to_owned(),
-        },
-        // A text that is not a URL may be a mistyped one with its password.
-        None if ["sqlite", "memory"].contains(&scheme(url)) => shown.to_owned(),
-        None => format!("{}:***", scheme(url)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_login_is_not_shown() {
-        for (url, shown) in [
-            ("postgres://ann:secret@db/app?sslpassword=secret", "postgres://***@db/app"),
-            ("postgres://ann:se@cret@db/app", "postgres://***@db/app"),
-            ("redis://:secret@cache:6379/1", "redis://***@cache:6379/1"),
-            ("redis://cache", "redis://cache"),
-            ("sqlite:semel.db", "sqlite:semel.db"),
-            ("host=db password=secret", "***"),
-            ("postgres:/ann:secret@db", "postgres:***"),
-            ("redis:secret@cache", "redis:***"),
-            ("secret", ":***"),
-            ("host=db password=a://secret", "***"),
-            ("postgres://ann:se?cret@db/app", "postgres://***"),
-            ("postgres://ann:s@e?cret@db/app", "postgres://***"),
-            ("postgres://db/app?password=se@cret", "postgres://***"),
-        ] {
-            assert_eq!(redacted(url), shown);
-        }
-    }
-
-    #[test]
-    fn a_file_is_named_with_or_without_slashes() {
-        for url in ["sqlite:/var/semel.db", "sqlite:///var/semel.db"] {
-            assert_eq!(sqlite_file(url), Some(Path::new("/var/semel.db")));
-        }
-        assert_eq!(sqlite_file("sqlite:semel.db"), Some(Path::new("semel.db")));
-        assert_eq!(sqlite_file("sqlite:"), None);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::store::{Ask, Claim, Owner};
 use semel::{AfterCrash, Intent, Key, Lease, Outcome, Store, Timestamp};
 
 /// A claim of this key by a new attempt.
@@ -12,20 +12,18 @@ pub async fn ask(store: &impl Store, name: &str) -> Ask {
 
 /// A claim of this key by a new attempt, at this time of the store.
 pub fn ask_at(now: Timestamp, name: &str) -> Ask {
-    Ask {
-        key: Key::new("tests", name).unwrap(),
-        intent: Intent::of("charge", "", &1).unwrap(),
-        token: Token::random(),
-        owner: Owner::new("tests"),
-        terms: Terms::DEFAULT,
-        takeover: Takeover::Never,
-        not_after: now.after(Duration::from_secs(100)),
-    }
+    Ask::new(
+        Key::new("tests", name).unwrap(),
+        Intent::of("charge", "", &1).unwrap(),
+        now.after(Duration::from_secs(100)),
+    )
+    .with_owner(Owner::new("tests"))
 }
 
 /// The same claim under `retry`, so that the attempt may be taken over when it is lost.
 pub fn retried(ask: Ask) -> Ask {
-    Ask { terms: ask.terms.with_after_crash(AfterCrash::Retry), ..ask }
+    let terms = ask.terms.with_after_crash(AfterCrash::Retry);
+    ask.with_terms(terms)
 }
 
 /// The lease of a claim that must be granted.

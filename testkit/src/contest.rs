@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use semel::store::{Ack, Ask, Claim, Phase, RecordState, Takeover, Terms};
+use semel::store::{Ack, Claim, Phase, RecordState, Takeover, Terms};
 use semel::{Lease, Outcome, Store};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -69,7 +69,7 @@ pub async fn one_of_many_gets_a_lost_key_and_its_first_owner_may_come_before_all
     for round in 0..4 {
         let asked = ask(&stores[0], &format!("key-{round}")).await;
         let terms = Terms::new(Terms::MIN_LEASE, Terms::DEFAULT.retention()).unwrap();
-        let lost = granted(&stores[0], &retried(Ask { terms, ..asked })).await;
+        let lost = granted(&stores[0], &retried(asked.with_terms(terms))).await;
         until("the lease is over", async || {
             let record = stores[0].find(lost.key()).await.unwrap().unwrap();
             record.phase(stores[0].now().await.unwrap()) == Phase::Lost
@@ -82,7 +82,7 @@ pub async fn one_of_many_gets_a_lost_key_and_its_first_owner_may_come_before_all
                     return Err(store.complete(&lost, &by(number)).await.unwrap());
                 }
                 let ask = ask(&store, lost.key().value()).await;
-                Ok(store.claim(&Ask { takeover: Takeover::WhenOver, ..ask }).await.unwrap())
+                Ok(store.claim(&ask.with_takeover(Takeover::WhenOver)).await.unwrap())
             }
         });
         let (mut claims, mut ack) = (Vec::new(), None);

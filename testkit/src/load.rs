@@ -53,7 +53,7 @@ impl Load {
             failures: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         });
-        let policy = Policy::hold().with_patience(Duration::from_millis(500)).unwrap();
+        let policy = Policy::hold().with_patience(Duration::from_millis(500));
         let once = Once::new(store.clone()).with_policy(policy);
         let mut callers = JoinSet::new();
         for number in 0..CALLERS {
@@ -112,11 +112,7 @@ impl Load {
 
         let now = ask(store, "key").await;
         let replays = outcomes.iter().map(async |(key, outcome)| {
-            let ask = semel::store::Ask {
-                key: Key::new("tests", key).unwrap(),
-                token: Token::random(),
-                ..now.clone()
-            };
+            let ask = now.clone().with_key(Key::new("tests", key).unwrap()).with_token(Token::random());
             let claim = store.claim(&ask).await.unwrap();
             assert!(matches!(&claim, Claim::Done(done) if done.outcome == *outcome), "{key}: {claim:?}");
         });

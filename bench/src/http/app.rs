@@ -10,7 +10,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use cratestack_sqlx::SqlxIdempotencyStore;
 use cratestack_sqlx::sqlx::pool::PoolOptions;
-use semel::admin::{Prune, Pruning, continuously_prune};
+use semel::admin::{Prune, Pruning};
 use semel::http::{Anonymous, IdempotencyLayer};
 use semel::{MemoryStore, Policy, PostgresStore, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -50,21 +50,16 @@ pub(crate) enum App {
 /// Serves until the standard input is closed. The address is the first line of output.
 pub(super) async fn serve(app: &App) -> Result<()> {
     let plain = Router::new().route("/charges", post(|_body: Bytes| async { vec![b'x'; BODY_BYTES] }));
-    let mut pruner = None;
     let router = match app {
         App::Relay { upstream } => return relay(*upstream).await,
         App::Plain => plain,
         App::Memory => plain.layer(sharing(MemoryStore::new())),
         App::Forgetful => {
             let (store, second) = (MemoryStore::new(), Duration::from_secs(1));
-            let pruning = Pruning {
-                prune: Prune { limit: u32::MAX, ..Prune::default() },
-                idle: second / 4,
-                ..Pruning::default()
-            };
-            pruner = Some(continuously_prune(store.clone(), pruning));
-            let policy = Policy::hold().with_lease(second)?.with_retention(second)?;
-            plain.layer(sharing(store).with_policy(policy))
+            let pruning =
+                Pruning::default().with_prune(Prune::default().with_limit(u32::MAX)).with_idle(second / 4);
+            let policy = Policy::hold().with_lease(second).with_retention(second);
+            plain.layer(sharing(store).with_policy(policy).with_pruning(pruning))
         }
         App::Postgres { url } => {
             let store = PostgresStore::connect(url).await?;
@@ -83,9 +78,7 @@ pub(super) async fn serve(app: &App) -> Result<()> {
         }
     };
     let listener = listen().await?;
-    let served = until_closed(axum::serve(listener, router).into_future()).await;
-    drop(pruner);
-    served
+    until_closed(axum::serve(listener, router).into_future()).await
 }
 
 /// A layer whose callers share their keys, because the load has no credentials.

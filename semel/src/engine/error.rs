@@ -8,13 +8,16 @@ use thiserror::Error;
 
 use crate::protocol::answer::{Held, Mismatch};
 use crate::words::error::StoreError;
+use crate::words::intent::IntentError;
+use crate::words::key::KeyError;
 use crate::words::outcome::OutcomeError;
 use crate::words::time::Timestamp;
 
 /// The error of work that failed.
 ///
 /// A failure is taken to be *unknown* unless it says that nothing happened: the key is then
-/// abandoned, not released. The `?` operator makes an unknown failure of any error.
+/// abandoned, not released. The `?` operator makes an unknown failure of any error, also of
+/// `anyhow::Error` and of a text.
 ///
 /// ```
 /// use semel::Failure;
@@ -65,7 +68,7 @@ impl Failure {
     }
 }
 
-impl<E: StdError + Send + Sync + 'static> From<E> for Failure {
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::unknown(error)
     }
@@ -92,6 +95,12 @@ impl fmt::Debug for Failure {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// The key breaks a limit. Nothing was claimed.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The intent breaks a limit, or the payload has no JSON form. Nothing was claimed.
+    #[error(transparent)]
+    Intent(#[from] IntentError),
     /// An attempt is running; ask again later.
     #[error("the key is in use by a running attempt")]
     Pending {

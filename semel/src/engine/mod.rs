@@ -13,6 +13,7 @@
 //! - `voids`: the bounded list of claims whose answer was lost.
 //! - `patience`: retries with backoff.
 //! - `health`: how the writes to the store went of late.
+//! - `upkeep`: pruning of the store.
 //! - `error`: the reasons why there is no value.
 
 pub(crate) mod policy;
@@ -26,9 +27,11 @@ mod wait;
 mod reconcile;
 mod patience;
 mod health;
+mod upkeep;
 mod error;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,9 +51,10 @@ use crate::observe::Meter;
 use crate::protocol::answer::Claim;
 use crate::protocol::ask::Takeover;
 use crate::store::Store;
+use crate::store::pruner::Pruning;
 use crate::words::error::StoreError;
-use crate::words::intent::Intent;
-use crate::words::key::Key;
+use crate::words::intent::{Intent, IntoIntent};
+use crate::words::key::{IntoKey, Key};
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 use crate::words::record::Owner;
@@ -60,6 +64,7 @@ use self::admission::look::Answered;
 use self::admission::{Admission, Admitted, Refused};
 use self::health::Health;
 use self::renew::LiveAttempts;
+use self::upkeep::Upkeep;
 use self::voids::Voids;
 use self::wait::{Waiter, Waiters};
 use crate::runtime::carry::Carried;
@@ -80,14 +85,13 @@ const MAX_RECONCILES: u32 = 3;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use semel::{Failure, Intent, Key, MemoryStore, Once};
+/// use semel::{MemoryStore, Once};
 ///
 /// let once = Once::new(MemoryStore::new());
-/// let key = Key::new("billing", "invoice-42")?;
-/// let intent = Intent::of("charge", "invoice-42", &1_000)?;
+/// let order = ("invoice-42", 1_000);
 ///
-/// let first = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged".to_owned()) }).await?;
-/// let again = once.run(&key, &intent, |_lease| async { Ok::<_, Failure>("charged twice".to_owned()) }).await?;
+/// let first = once.run(("billing", "invoice-42"), &order, |_lease| async { Ok("charged".to_owned()) }).await?;
+/// let again = once.run(("billing", "invoice-42"), &order, |_lease| async { Ok("twice".to_owned()) }).await?;
 /// assert_eq!((first.value.as_str(), first.replayed), ("charged", false));
 /// assert_eq!((again.value.as_str(), again.replayed), ("charged", true));
 /// # Ok(())
@@ -100,7 +104,7 @@ const MAX_RECONCILES: u32 = 3;
 /// use std::time::Duration;
 /// use semel::{Failure, Intent, Key, MemoryStore, Once, Policy};
 ///
-/// let policy = Policy::retry().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(5))?;
+/// let policy = Policy::retry().with_lease(Duration::from_secs(10)).with_wait(Duration::from_secs(5));
 /// let once = Once::new(MemoryStore::new()).with_policy(policy).with_owner("worker-3");
 /// let key = Key::new("jobs", "report-7")?;
 /// let intent = Intent::of("render", "report-7", &"march")?;
@@ -134,6 +138,7 @@ struct Engine {
     voids: Arc<Voids>,
     admission: Admission,
     health: Arc<Health>,
+    upkeep: Option<Arc<Upkeep>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     /// Repeats wait no more. It comes with the shutdown, or before.
@@ -143,11 +148,19 @@ struct Engine {
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ran<T> {
     /// The value, the same for everyone.
     pub value: T,
     /// Whether another attempt made it.
     pub replayed: bool,
+}
+
+impl<T> Ran<T> {
+    /// The end of a run, for code that stands in for an engine in tests.
+    pub fn new(value: T, replayed: bool) -> Self {
+        Self { value, replayed }
+    }
 }
 
 impl Once {
@@ -161,13 +174,14 @@ impl Once {
             meter: Arc::new(Meter::new(store.name())),
             store: Arc::new(store),
             policy: Policy::hold(),
-            owner: Owner::new(&format!("process {}", std::process::id())),
+            owner: Owner::of_process(),
             reconcile: None,
             waiters: Arc::default(),
             alive: Arc::default(),
             voids: Arc::default(),
             admission: Admission::default(),
             health: Arc::default(),
+            upkeep: Some(Arc::new(Upkeep::new(Pruning::default(), &shutdown))),
             tasks: TaskTracker::new(),
             waits_end: shutdown.child_token(),
             shutdown,
@@ -178,8 +192,8 @@ impl Once {
     /// The same engine with another policy.
     ///
     /// # Panics
-    /// If the store cannot keep its promise: [`Policy::transactional`] over any store but Postgres.
-    /// A service finds that out when it starts; [`Once::try_with_policy`] is for policies that a
+    /// If a setting of the policy breaks a limit, or the store cannot keep its promise:
+    /// [`Policy::transactional`] over any store but Postgres. A service finds that out when it starts; [`Once::try_with_policy`] is for policies that a
     /// configuration names.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
@@ -189,8 +203,9 @@ impl Once {
     /// The same engine with another policy.
     ///
     /// # Errors
-    /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
+    /// [`PolicyError`] if a setting breaks a limit, or the store cannot keep the policy's promise.
     pub fn try_with_policy(self, policy: Policy) -> Result<Self, PolicyError> {
+        policy.check()?;
         let store = &self.engine.store;
         if policy.after_crash() == AfterCrash::Transactional && !store.completes_in_transactions() {
             return Err(PolicyError::NotTransactional { store: store.name() });
@@ -266,6 +281,25 @@ impl Once {
         self.with(|engine| engine.admission.set_ceiling(ceiling))
     }
 
+    /// The same engine with other settings for pruning.
+    ///
+    /// An engine over a store that [needs it](Store::needs_pruning) removes expired records in the
+    /// background, from its first run until it is drained or its last clone is dropped. Several
+    /// processes, and several engines of one, share the work; see
+    /// [`Prune::paced`](crate::admin::Prune::paced).
+    #[must_use]
+    pub fn with_pruning(self, pruning: Pruning) -> Self {
+        let upkeep = Upkeep::new(pruning, &self.engine.shutdown);
+        self.with(|engine| engine.upkeep = Some(Arc::new(upkeep)))
+    }
+
+    /// The same engine without pruning, where another program prunes the store, such as
+    /// `semel prune` or [`continuously_prune`](crate::admin::continuously_prune).
+    #[must_use]
+    pub fn without_pruning(self) -> Self {
+        self.with(|engine| engine.upkeep = None)
+    }
+
     /// How the writes of this engine and its clones have fared lately, to judge by whether it is
     /// ready for requests.
     pub fn store_health(&self) -> StoreHealth {
@@ -279,8 +313,12 @@ impl Once {
 
     /// Runs the work if this is the first to ask, else gives back what was recorded.
     ///
+    /// The key is a [`Key`] or the parts of one, and the intent an [`Intent`] or a reference to the
+    /// payload of the request; see [`IntoKey`] and [`IntoIntent`].
+    ///
     /// The work runs on a task of its own: dropping this future does not stop it, and its value is
-    /// recorded all the same. What the caller gets is read from the record's bytes, the first time,
+    /// recorded all the same. So it owns what it uses; [`Once::run_borrowed`] is for work that
+    /// cannot. What the caller gets is read from the record's bytes, the first time,
     /// too.
     ///
     /// The lease is renewed on another. Work that blocks its thread belongs on a blocking thread:
@@ -292,16 +330,78 @@ impl Once {
     ///
     /// # Errors
     /// [`RunError`] says why there is no value.
-    pub async fn run<T, W, F>(&self, key: &Key, intent: &Intent, work: W) -> Result<Ran<T>, RunError>
+    pub async fn run<T, W, F>(
+        &self,
+        key: impl IntoKey,
+        intent: impl IntoIntent,
+        work: W,
+    ) -> Result<Ran<T>, RunError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let recorded = |lease| async move { Ok(Outcome::json(&work(lease).await?)?) };
-        let Ran { value: outcome, replayed } = self.run_outcome(key, intent, recorded).await?;
-        let value = outcome.parse().map_err(RunError::Outcome)?;
-        Ok(Ran { value, replayed })
+        parsed(self.run_outcome(key, intent, recorded).await?)
+    }
+
+    /// As [`Once::run`], for work that borrows from its caller, and therefore stops with it.
+    ///
+    /// If this future is dropped while the work runs, the work is dropped half-way, and the key is
+    /// abandoned, as it is if the process dies. Use it where nothing drops the future: in a
+    /// consumer, a job or a command, and not in a handler whose client may disconnect.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use semel::{MemoryStore, Once};
+    ///
+    /// let once = Once::new(MemoryStore::new());
+    /// let order = ("invoice-42".to_owned(), 1_000);
+    /// let mut charged = Vec::new();
+    /// let ran = once
+    ///     .run_borrowed(("billing", &order.0), &order, async |_lease| {
+    ///         charged.push(&order);
+    ///         Ok(order.1)
+    ///     })
+    ///     .await?;
+    /// assert_eq!((ran.value, charged.len()), (1_000, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError`] says why there is no value.
+    pub async fn run_borrowed<T, W>(
+        &self,
+        key: impl IntoKey,
+        intent: impl IntoIntent,
+        work: W,
+    ) -> Result<Ran<T>, RunError>
+    where
+        T: Serialize + DeserializeOwned,
+        W: AsyncFnOnce(Lease) -> Result<T, Failure>,
+    {
+        let (grant, mut granted) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        // The attempt waits for the work of the caller, and is told if the caller goes away.
+        let attempt = |lease| async move {
+            let _gone = grant.send(lease);
+            ended
+                .await
+                .unwrap_or_else(|_| Err(Failure::unknown("the caller went away, and the work with it")))
+        };
+        let mut run = pin!(self.run_outcome(key, intent, attempt));
+        let lease = tokio::select! {
+            biased;
+            lease = &mut granted => lease,
+            ran = &mut run => return parsed(ran?),
+        };
+        if let Ok(lease) = lease {
+            let worked = work(lease).await.and_then(|value| Ok(Outcome::json(&value)?));
+            let _over = end.send(worked);
+        }
+        parsed(run.await?)
     }
 
     /// As [`Once::run`], for work that makes its outcome itself.
@@ -313,14 +413,16 @@ impl Once {
     /// [`RunError`] says why there is no outcome.
     pub async fn run_outcome<W, F>(
         &self,
-        key: &Key,
-        intent: &Intent,
+        key: impl IntoKey,
+        intent: impl IntoIntent,
         work: W,
     ) -> Result<Ran<Outcome>, RunError>
     where
         W: FnOnce(Lease) -> F + Send + 'static,
         F: Future<Output = Result<Outcome, Failure>> + Send + 'static,
     {
+        let key = key.into_key()?;
+        let intent = intent.into_intent(&key)?;
         let work = Box::new(move |lease| -> BoxFuture<'static, _> {
             let work = work(lease);
             Box::pin(async move { work.await.into() })
@@ -339,18 +441,21 @@ impl Once {
         work: Work,
         let_go: Option<LetGo>,
     ) -> Result<Ran<Outcome>, RunError> {
-        self.carry(key, intent, work, Place::Here, let_go).await
+        self.carry(key.clone(), intent.clone(), work, Place::Here, let_go).await
     }
 
     fn carry(
         &self,
-        key: &Key,
-        intent: &Intent,
+        key: Key,
+        intent: Intent,
         work: Work,
         place: Place,
         let_go: Option<LetGo>,
     ) -> Carried<Result<Ran<Outcome>, RunError>> {
-        let (once, key, intent) = (self.clone(), key.clone(), intent.clone());
+        let once = self.clone();
+        if let Some(upkeep) = &self.engine.upkeep {
+            upkeep.begin(&self.engine.store, &self.engine.tasks);
+        }
         // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing
         // else does.
         let (gone, here) = oneshot::channel();
@@ -511,6 +616,12 @@ impl Once {
             () = waiter.wait(until, &self.engine.store, &self.engine.tasks) => Ok(()),
         }
     }
+}
+
+/// The value in the body of the outcome.
+fn parsed<T: DeserializeOwned>(ran: Ran<Outcome>) -> Result<Ran<T>, RunError> {
+    let value = ran.value.parse().map_err(RunError::Outcome)?;
+    Ok(Ran { value, replayed: ran.replayed })
 }
 
 /// A bug in a store is passed on to the caller; else the runtime has ended.

@@ -15,15 +15,17 @@ use crate::words::terms::{self, AfterCrash, Terms, TermsError};
 /// use semel::Policy;
 ///
 /// let safe = Policy::hold();
-/// let eager = Policy::retry().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(2))?;
+/// let eager = Policy::retry().with_lease(Duration::from_secs(10)).with_wait(Duration::from_secs(2));
 ///
-/// let refused = Policy::hold().with_lease(Duration::ZERO).unwrap_err();
+/// let refused = Policy::hold().with_lease(Duration::ZERO).check().unwrap_err();
 /// assert_eq!(refused.to_string(), "lease of 0ns is not within 100ms to 86400s");
-/// # Ok::<(), semel::error::PolicyError>(())
+/// # assert!(safe.check().is_ok() && eager.check().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    terms: Terms,
+    lease: Duration,
+    retention: Duration,
+    after_crash: AfterCrash,
     patience: Duration,
     wait: Duration,
     max_body_bytes: usize,
@@ -39,7 +41,9 @@ impl Policy {
     /// because what the lost attempt did is not known.
     pub fn hold() -> Self {
         Self {
-            terms: Terms::DEFAULT,
+            lease: Terms::DEFAULT.lease(),
+            retention: Terms::DEFAULT.retention(),
+            after_crash: AfterCrash::Hold,
             patience: Duration::from_secs(2),
             wait: Duration::ZERO,
             max_body_bytes: 1 << 20,
@@ -66,71 +70,65 @@ impl Policy {
     }
 
     fn with_after_crash(self, after_crash: AfterCrash) -> Self {
-        Self { terms: self.terms.with_after_crash(after_crash), ..self }
+        Self { after_crash, ..self }
     }
 
-    /// For how long an attempt may run without being heard of; 30 s unless set.
-    ///
-    /// # Errors
-    /// [`PolicyError`] if it breaks a limit of [`Terms::new`].
-    pub fn with_lease(self, lease: Duration) -> Result<Self, PolicyError> {
-        let terms = Terms::new(lease, self.terms.retention())?;
-        Ok(self.with_terms(terms))
+    /// For how long an attempt may run without being heard of; 30 s unless set. It is within the
+    /// limits of [`Terms::new`].
+    #[must_use]
+    pub fn with_lease(self, lease: Duration) -> Self {
+        Self { lease, ..self }
     }
 
-    /// For how long an outcome is kept, counted from when it was recorded; 24 h unless set.
-    ///
-    /// # Errors
-    /// [`PolicyError`] if it is shorter than the lease or longer than [`Terms::MAX_RETENTION`].
-    pub fn with_retention(self, retention: Duration) -> Result<Self, PolicyError> {
-        let terms = Terms::new(self.terms.lease(), retention)?;
-        Ok(self.with_terms(terms))
-    }
-
-    fn with_terms(self, terms: Terms) -> Self {
-        Self { terms: terms.with_after_crash(self.terms.after_crash()), ..self }
+    /// For how long an outcome is kept, counted from when it was recorded; 24 h unless set. It is
+    /// at least the lease, and at most [`Terms::MAX_RETENTION`].
+    #[must_use]
+    pub fn with_retention(self, retention: Duration) -> Self {
+        Self { retention, ..self }
     }
 
     /// For how long a store that does not answer is asked again before the caller is told; 2 s
-    /// unless set.
-    ///
-    /// # Errors
-    /// [`PolicyError::Terms`] if it is longer than [`Policy::MAX_PATIENCE`].
-    pub fn with_patience(self, patience: Duration) -> Result<Self, PolicyError> {
-        terms::within("patience", patience, Duration::ZERO, Self::MAX_PATIENCE)?;
-        Ok(Self { patience, ..self })
+    /// unless set, at most [`Policy::MAX_PATIENCE`].
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// For how long a repeat waits for the running attempt instead of being refused; not at all
-    /// unless set.
-    ///
-    /// # Errors
-    /// [`PolicyError::Terms`] if it is longer than [`Policy::MAX_WAIT`].
-    pub fn with_wait(self, wait: Duration) -> Result<Self, PolicyError> {
-        terms::within("wait", wait, Duration::ZERO, Self::MAX_WAIT)?;
-        Ok(Self { wait, ..self })
+    /// unless set, at most [`Policy::MAX_WAIT`].
+    #[must_use]
+    pub fn with_wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
     }
 
-    /// The largest body that is recorded; 1 MiB unless set. An outcome with a larger one is
-    /// recorded without it.
+    /// The largest body that is recorded; 1 MiB unless set, at most [`Outcome::MAX_BODY_BYTES`]. An
+    /// outcome with a larger one is recorded without it.
+    #[must_use]
+    pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Self {
+        Self { max_body_bytes, ..self }
+    }
+
+    /// Checks every limit. An engine does so when it gets the policy.
     ///
     /// # Errors
-    /// [`PolicyError::Body`] if it is more than [`Outcome::MAX_BODY_BYTES`].
-    pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Result<Self, PolicyError> {
-        if max_body_bytes > Outcome::MAX_BODY_BYTES {
-            return Err(PolicyError::Body { bytes: max_body_bytes, limit: Outcome::MAX_BODY_BYTES });
-        }
-        Ok(Self { max_body_bytes, ..self })
+    /// [`PolicyError`] names the setting and its limits.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        Terms::new(self.lease, self.retention)?;
+        terms::within("patience", self.patience, Duration::ZERO, Self::MAX_PATIENCE)?;
+        terms::within("wait", self.wait, Duration::ZERO, Self::MAX_WAIT)?;
+        let (bytes, limit) = (self.max_body_bytes, Outcome::MAX_BODY_BYTES);
+        if bytes > limit { Err(PolicyError::Body { bytes, limit }) } else { Ok(()) }
     }
 
     /// The rule for a key after a crash.
     pub fn after_crash(&self) -> AfterCrash {
-        self.terms.after_crash()
+        self.after_crash
     }
 
-    /// Lease, retention, and what happens after a crash.
+    /// Lease, retention, and what happens after a crash. A value that breaks a limit, which
+    /// [`Policy::check`] reports, counts as the limit.
     pub fn terms(&self) -> Terms {
-        self.terms
+        Terms::clamped(self.lease, self.retention).with_after_crash(self.after_crash)
     }
 
     /// The time for which a store that does not answer is asked again.
@@ -193,23 +191,40 @@ mod tests {
 
     #[test]
     fn limits_are_named() {
-        let lease = |d| Policy::hold().with_lease(d).unwrap_err().to_string();
+        let refused = |policy: Policy| policy.check().unwrap_err().to_string();
+        let lease = |d| refused(Policy::hold().with_lease(d));
         assert_eq!(lease(Duration::ZERO), "lease of 0ns is not within 100ms to 86400s");
         assert_eq!(lease(secs(86_401)), "lease of 86401s is not within 100ms to 86400s");
         assert_eq!(
-            Policy::hold().with_retention(secs(29)).unwrap_err().to_string(),
-            "retention of 29s is shorter than the lease of 30s; set the lease first"
+            refused(Policy::hold().with_retention(secs(29))),
+            "retention of 29s is shorter than the lease of 30s"
         );
         assert_eq!(
-            Policy::hold().with_retention(secs(u64::MAX)).unwrap_err().to_string(),
+            refused(Policy::hold().with_retention(secs(u64::MAX))),
             format!("retention of {:?} is not within 30s to 315360000s", secs(u64::MAX))
         );
         assert_eq!(
-            Policy::hold().with_max_body_bytes(usize::MAX).unwrap_err().to_string(),
+            refused(Policy::hold().with_max_body_bytes(usize::MAX)),
             format!("a body limit of {} bytes is over the highest, 16777216", usize::MAX)
         );
-        assert!(Policy::hold().with_wait(secs(301)).is_err());
-        assert!(Policy::hold().with_patience(secs(61)).is_err());
+        assert!(refused(Policy::hold().with_wait(secs(301))).starts_with("wait of 301s"));
+        assert!(refused(Policy::hold().with_patience(secs(61))).starts_with("patience of 61s"));
+    }
+
+    #[test]
+    fn settings_may_come_in_any_order() {
+        let day = secs(48 * 3600);
+        let lease_last = Policy::hold().with_retention(secs(1)).with_lease(secs(1));
+        assert_eq!(lease_last, Policy::hold().with_lease(secs(1)).with_retention(secs(1)));
+        assert!(lease_last.check().is_ok());
+        assert_eq!(lease_last.with_retention(day).terms().retention(), day);
+    }
+
+    #[test]
+    fn terms_are_within_their_limits_also_without_a_check() {
+        let wild = Policy::retry().with_lease(Duration::MAX).with_retention(Duration::ZERO).terms();
+        assert_eq!((wild.lease(), wild.retention()), (Terms::MAX_LEASE, Terms::MAX_LEASE));
+        assert_eq!(wild.after_crash(), AfterCrash::Retry);
     }
 
     #[test]

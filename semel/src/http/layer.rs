@@ -12,18 +12,19 @@ use tower_layer::Layer;
 use super::service::Idempotency;
 use crate::engine::policy::{Policy, PolicyError};
 use crate::engine::{Ceiling, Once, StoreHealth};
+use crate::error::Error;
 use crate::http::reply::rejection::{Rejection, Renderer};
 use crate::http::request::credentials::Credential;
 use crate::http::request::fingerprint::RequestFingerprint;
 use crate::http::request::memory::Memory;
 use crate::http::request::pace::LeastRate;
-use crate::http::request::scope::{Anonymous, Scoping};
+use crate::http::request::scope::{Anonymous, By, Scoping};
 use crate::http::request::secret::PrincipalSecret;
-use crate::http::response::headers::{HeaderRefused, Recorded};
+use crate::http::response::headers::Recorded;
 use crate::http::response::verdict::Verdict;
 use crate::store::Store;
-use crate::words::error::StoreError;
-use crate::words::key::{KeyError, Scope};
+use crate::store::pruner::Pruning;
+use crate::words::key::Scope;
 
 /// The application's verdict on a response.
 pub(super) type Judge = dyn Fn(&::http::response::Parts) -> Option<Verdict> + Send + Sync;
@@ -49,7 +50,6 @@ pub(super) struct Options {
     pub(super) strict: bool,
     pub(super) required: bool,
     pub(super) methods: Vec<Method>,
-    pub(super) realm: Scope,
     pub(super) scoping: Scoping,
     pub(super) secret: PrincipalSecret,
     pub(super) fingerprint: RequestFingerprint,
@@ -72,16 +72,13 @@ impl IdempotencyLayer {
 
     /// A layer over an engine, with its policy, its name for this process, and its reconcile hook.
     pub fn over(once: Once) -> Self {
-        let realm = Scope::new("http").expect("a valid realm");
-        let names = Credential::common().into();
         let options = Options {
             header: HeaderName::from_static("idempotency-key"),
             strict: false,
             required: false,
             methods: vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE],
-            scoping: Scoping::Credentials { realm: realm.clone(), names, anonymous: Anonymous::Refuse },
+            scoping: Scoping::default(),
             secret: PrincipalSecret::default(),
-            realm,
             fingerprint: RequestFingerprint::raw(),
             max_request_bytes: 1 << 20,
             request_timeout: Duration::from_secs(30),
@@ -100,8 +97,8 @@ impl IdempotencyLayer {
     /// that is recorded.
     ///
     /// # Panics
-    /// If the store cannot keep the policy's promise: [`Policy::transactional`] over any store but
-    /// Postgres. The panic comes when the service starts; [`IdempotencyLayer::try_with_policy`] is
+    /// If a setting of the policy breaks a limit, or the store cannot keep the policy's promise:
+    /// [`Policy::transactional`] over any store but Postgres. The panic comes when the service starts; [`IdempotencyLayer::try_with_policy`] is
     /// for policies from a configuration.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
@@ -111,7 +108,7 @@ impl IdempotencyLayer {
     /// Sets the policy, or returns an error.
     ///
     /// # Errors
-    /// [`PolicyError::NotTransactional`] if the store cannot keep its promise.
+    /// [`PolicyError`] if a setting breaks a limit, or the store cannot keep the policy's promise.
     pub fn try_with_policy(self, policy: Policy) -> Result<Self, PolicyError> {
         Ok(Self { once: self.once.try_with_policy(policy)?, ..self })
     }
@@ -141,6 +138,18 @@ impl IdempotencyLayer {
     #[must_use]
     pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
         Self { once: self.once.with_ceiling(ceiling), ..self }
+    }
+
+    /// Sets how expired records are removed in the background; see [`Once::with_pruning`].
+    #[must_use]
+    pub fn with_pruning(self, pruning: Pruning) -> Self {
+        Self { once: self.once.with_pruning(pruning), ..self }
+    }
+
+    /// Leaves the pruning of the store to another program; see [`Once::without_pruning`].
+    #[must_use]
+    pub fn without_pruning(self) -> Self {
+        Self { once: self.once.without_pruning(), ..self }
     }
 
     /// The recent results of the writes of this layer and its clones; see [`Once::store_health`].
@@ -184,7 +193,33 @@ impl IdempotencyLayer {
     /// [`IdempotencyLayer::with_credentials`].
     #[must_use]
     pub fn with_scope(self, scope: impl Fn(&Parts) -> Option<Scope> + Send + Sync + 'static) -> Self {
-        self.with(|options| options.scoping = Scoping::Application(Arc::new(scope)))
+        self.with(|options| options.scoping.by = By::Application(Arc::new(scope)))
+    }
+
+    /// Sets the principal by the application's knowledge: an identity of the caller that does not
+    /// change with a refreshed token. The realm is that of [`IdempotencyLayer::with_realm`]. The
+    /// layer that determines the caller, for example in an extension, must come in front of this
+    /// one. A request for which this returns `None`, or a text that is empty or not a valid
+    /// principal, is refused.
+    ///
+    /// ```
+    /// use semel::MemoryStore;
+    /// use semel::http::IdempotencyLayer;
+    ///
+    /// #[derive(Clone)]
+    /// struct User {
+    ///     id: String,
+    /// }
+    ///
+    /// let layer = IdempotencyLayer::new(MemoryStore::new())
+    ///     .with_principal(|parts| Some(parts.extensions.get::<User>()?.id.clone()));
+    /// ```
+    #[must_use]
+    pub fn with_principal(
+        self,
+        principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|options| options.scoping.by = By::Principal(Arc::new(principal)))
     }
 
     /// Sets the credentials that distinguish callers, instead of [`Credential::common`]: headers,
@@ -204,9 +239,11 @@ impl IdempotencyLayer {
     /// ```
     #[must_use]
     pub fn with_credentials<C: Into<Credential>>(self, credentials: impl IntoIterator<Item = C>) -> Self {
-        let (realm, anonymous) = (self.options.realm.clone(), self.anonymous());
         let names = credentials.into_iter().map(Into::into).collect();
-        self.with(|options| options.scoping = Scoping::Credentials { realm, names, anonymous })
+        self.with(|options| {
+            options.scoping.by = By::Credentials;
+            options.scoping.names = names;
+        })
     }
 
     /// Sets the treatment of a request with a key that has none of the credentials;
@@ -217,18 +254,7 @@ impl IdempotencyLayer {
     /// [`IdempotencyLayer::with_scope`].
     #[must_use]
     pub fn with_anonymous_callers(self, what: Anonymous) -> Self {
-        self.with(|options| {
-            if let Scoping::Credentials { anonymous, .. } = &mut options.scoping {
-                *anonymous = what;
-            }
-        })
-    }
-
-    fn anonymous(&self) -> Anonymous {
-        match &self.options.scoping {
-            Scoping::Credentials { anonymous, .. } => *anonymous,
-            Scoping::Application(_) => Anonymous::Refuse,
-        }
+        self.with(|options| options.scoping.anonymous = what)
     }
 
     /// Seals the secret of the principals with a secret of the configuration, of at least 16 random
@@ -253,29 +279,36 @@ impl IdempotencyLayer {
     /// would. Call it at start to detect a secret that cannot be used.
     ///
     /// # Errors
-    /// Refused if a secret from [`IdempotencyLayer::with_principal_secrets`] is shorter than 16
-    /// bytes, or the one in the store is sealed with another secret; otherwise the error of the
-    /// store.
-    pub async fn prepare(&self) -> Result<(), StoreError> {
-        match &self.options.scoping {
-            Scoping::Credentials { .. } => self.options.secret.digest(self.once.store()).await.map(drop),
-            Scoping::Application(_) => Ok(()),
+    /// The error of [`IdempotencyLayer::check`]. Refused if a secret from
+    /// [`IdempotencyLayer::with_principal_secrets`] is shorter than 16 bytes, or the one in the
+    /// store is sealed with another secret; otherwise the error of the store.
+    pub async fn prepare(&self) -> Result<(), Error> {
+        self.check()?;
+        if matches!(self.options.scoping.by, By::Credentials) {
+            self.options.secret.digest(self.once.store()).await?;
         }
+        Ok(())
+    }
+
+    /// Checks the settings that may break a limit: the realm, and the recorded headers. The layer
+    /// does so when it is put around a service, and panics if one of them does; a program whose
+    /// settings come from a configuration asks here before.
+    ///
+    /// # Errors
+    /// The first setting that breaks a limit.
+    pub fn check(&self) -> Result<(), Error> {
+        if let Err(error) = &self.options.scoping.realm {
+            return Err(error.clone().into());
+        }
+        Ok(self.options.recorded.check()?)
     }
 
     /// Sets the realm of the keys, for services that share a store; `http` unless set. With
-    /// [`IdempotencyLayer::with_scope`] the application sets the realm itself.
-    ///
-    /// # Errors
-    /// [`KeyError`] if the realm breaks a limit.
-    pub fn with_realm(self, realm: &str) -> Result<Self, KeyError> {
-        let scope = Scope::new(realm)?;
-        Ok(self.with(|options| {
-            options.realm = scope.clone();
-            if let Scoping::Credentials { realm, .. } = &mut options.scoping {
-                *realm = scope;
-            }
-        }))
+    /// [`IdempotencyLayer::with_scope`] the application sets the realm itself. It is 1 to 255
+    /// bytes without control characters; see [`IdempotencyLayer::check`].
+    #[must_use]
+    pub fn with_realm(self, realm: &str) -> Self {
+        self.with(|options| options.scoping.realm = Scope::new(realm))
     }
 
     /// Sets the parts of a request that make it the same request; every byte of it unless set.
@@ -325,13 +358,11 @@ impl IdempotencyLayer {
         self.with(|options| options.memory = Some(memory))
     }
 
-    /// Adds a header of the response to the recorded ones.
-    ///
-    /// # Errors
-    /// [`HeaderRefused`] if it belongs to one caller or one connection.
-    pub fn with_recorded_header(self, name: HeaderName) -> Result<Self, HeaderRefused> {
-        let recorded = self.options.recorded.clone().with(name)?;
-        Ok(self.with(|options| options.recorded = recorded))
+    /// Adds a header of the response to the recorded ones. It must not belong to one caller or one
+    /// connection; see [`IdempotencyLayer::check`].
+    #[must_use]
+    pub fn with_recorded_header(self, name: HeaderName) -> Self {
+        self.with(|options| options.recorded.add(name))
     }
 
     /// Sets the rule by which a response is recorded or releases the key, where the handler does
@@ -412,5 +443,48 @@ impl std::fmt::Debug for IdempotencyLayer {
             .field("scoping", &self.options.scoping)
             .field("policy", self.once.policy())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::header::{ETAG, SET_COOKIE};
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::store::memory::MemoryStore;
+
+    fn layer() -> IdempotencyLayer {
+        IdempotencyLayer::new(MemoryStore::new())
+    }
+
+    #[test]
+    fn settings_are_checked_together() {
+        assert!(layer().with_realm("").with_realm("shop").with_recorded_header(ETAG).check().is_ok());
+        let realm = layer().with_realm("").with_anonymous_callers(Anonymous::Share).check().unwrap_err();
+        assert_eq!((realm.kind(), realm.to_string().as_str()), (ErrorKind::Invalid, "realm is empty"));
+        let header = layer().with_recorded_header(SET_COOKIE).with_realm("shop").check().unwrap_err();
+        assert!(header.to_string().starts_with("the header set-cookie belongs to one caller"));
+    }
+
+    #[test]
+    #[should_panic(expected = "realm is empty")]
+    fn a_layer_that_breaks_a_limit_serves_nothing() {
+        let _service = layer().with_realm("").layer(());
+    }
+
+    #[test]
+    fn scoping_does_not_depend_on_the_order_of_its_settings() {
+        let shown = |layer: IdempotencyLayer| format!("{layer:?}");
+        let credentials = || [Credential::cookie("sid")];
+        let forth = layer()
+            .with_realm("shop")
+            .with_anonymous_callers(Anonymous::Share)
+            .with_credentials(credentials());
+        let back = layer()
+            .with_credentials(credentials())
+            .with_anonymous_callers(Anonymous::Share)
+            .with_realm("shop");
+        assert_eq!(shown(forth), shown(back));
     }
 }

@@ -47,7 +47,7 @@
 //!
 //! let layer = IdempotencyLayer::new(MemoryStore::new())
 //!     .with_required_key(true)
-//!     .with_policy(Policy::hold().with_lease(Duration::from_secs(10))?.with_wait(Duration::from_secs(2))?)
+//!     .with_policy(Policy::hold().with_lease(Duration::from_secs(10)).with_wait(Duration::from_secs(2)))
 //!     .with_fingerprint(RequestFingerprint::canonical_json())
 //!     .with_scope(|parts| Scope::new("shop").ok()?.with_principal(&parts.extensions.get::<User>()?.0).ok());
 //! let app: Router = Router::new().route("/charges", post(charge).route_layer(layer));

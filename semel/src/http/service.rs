@@ -36,7 +36,11 @@ pub struct Idempotency<S> {
 
 impl<S> Idempotency<S> {
     /// The service around another.
+    ///
+    /// # Panics
+    /// If a setting of the layer breaks a limit; see [`IdempotencyLayer::check`].
     pub fn new(layer: IdempotencyLayer, inner: S) -> Self {
+        layer.check().unwrap_or_else(|error| panic!("{error}"));
         Self { layer, inner }
     }
 }

@@ -54,6 +54,7 @@ impl Claim {
 
 /// The facts about an earlier use of the key for another intent, from the caller's own record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Mismatch {
     /// The time since when the key is in use.
     pub since: Timestamp,
@@ -63,8 +64,16 @@ pub struct Mismatch {
     pub phase: Phase,
 }
 
+impl Mismatch {
+    /// The facts about an earlier use.
+    pub fn new(since: Timestamp, operation: Arc<str>, phase: Phase) -> Self {
+        Self { since, operation, phase }
+    }
+}
+
 /// A key with an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Done {
     /// The outcome that is replayed.
     pub outcome: Outcome,
@@ -74,8 +83,16 @@ pub struct Done {
     pub expires_at: Timestamp,
 }
 
+impl Done {
+    /// An outcome, as it was recorded.
+    pub fn new(outcome: Outcome, fence: Fence, expires_at: Timestamp) -> Self {
+        Self { outcome, fence, expires_at }
+    }
+}
+
 /// The memory of a hot store about a key: the intent, and the outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Remembered {
     /// The intent of the request.
     pub intent: Intent,
@@ -83,8 +100,16 @@ pub struct Remembered {
     pub done: Done,
 }
 
+impl Remembered {
+    /// The memory of a recorded outcome.
+    pub fn new(intent: Intent, done: Done) -> Self {
+        Self { intent, done }
+    }
+}
+
 /// A key whose last attempt has neither a live lease nor an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Held {
     /// The time since when the key is in use.
     pub since: Timestamp,
@@ -93,6 +118,13 @@ pub struct Held {
     pub fence: Fence,
     /// The number of the attempt.
     pub attempt: u32,
+}
+
+impl Held {
+    /// The facts about the lost attempt.
+    pub fn new(since: Timestamp, fence: Fence, attempt: u32) -> Self {
+        Self { since, fence, attempt }
+    }
 }
 
 /// The answer to an owner's write.

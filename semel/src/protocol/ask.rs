@@ -12,6 +12,7 @@ use crate::words::time::Timestamp;
 /// A claim whose answer was lost is sent again unchanged: the store recognises the token and gives
 /// the same answer. Each attempt has a token of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ask {
     /// The key to claim.
     pub key: Key,
@@ -32,6 +33,64 @@ pub struct Ask {
     /// [`Store::claim`](crate::Store::claim) refuses a later moment: a released record is kept for
     /// that time, and a copy of its claim that arrived after it would find no record, and run.
     pub not_after: Timestamp,
+}
+
+impl Ask {
+    /// A claim of a new attempt, with [`Terms::DEFAULT`], without a takeover, by an owner that is
+    /// named after this process.
+    pub fn new(key: Key, intent: Intent, not_after: Timestamp) -> Self {
+        Self {
+            key,
+            intent,
+            token: Token::random(),
+            owner: Owner::of_process(),
+            terms: Terms::DEFAULT,
+            takeover: Takeover::Never,
+            not_after,
+        }
+    }
+
+    /// The same claim of another key.
+    #[must_use]
+    pub fn with_key(self, key: Key) -> Self {
+        Self { key, ..self }
+    }
+
+    /// The same claim for another intent.
+    #[must_use]
+    pub fn with_intent(self, intent: Intent) -> Self {
+        Self { intent, ..self }
+    }
+
+    /// The same claim by another attempt.
+    #[must_use]
+    pub fn with_token(self, token: Token) -> Self {
+        Self { token, ..self }
+    }
+
+    /// The same claim by another process.
+    #[must_use]
+    pub fn with_owner(self, owner: Owner) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// The same claim with other terms.
+    #[must_use]
+    pub fn with_terms(self, terms: Terms) -> Self {
+        Self { terms, ..self }
+    }
+
+    /// The same claim with another permission to take over.
+    #[must_use]
+    pub fn with_takeover(self, takeover: Takeover) -> Self {
+        Self { takeover, ..self }
+    }
+
+    /// The same claim until another moment.
+    #[must_use]
+    pub fn with_not_after(self, not_after: Timestamp) -> Self {
+        Self { not_after, ..self }
+    }
 }
 
 /// The permission of a claim to take over an attempt whose lease is over.

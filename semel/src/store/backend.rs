@@ -13,7 +13,7 @@ use crate::store::Prune;
 use crate::store::inspect::{ListQuery, Page, Stats};
 use crate::words::error::StoreError;
 use crate::words::key::Key;
-use crate::words::lease::Fence;
+use crate::words::lease::{Fence, Transactions};
 use crate::words::record::Record;
 use crate::words::time::Timestamp;
 
@@ -97,8 +97,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The store's clock, if it is known without a round trip. `None` is always correct.
     fn known_clock(&self) -> Option<Timestamp>;
 
-    /// Returns `true` if a handler can record its outcome in the transaction of its effect.
-    fn completes_in_transactions(&self) -> bool;
+    /// The transactions in which a handler can record its outcome with its effect, if there are
+    /// any.
+    fn transactions(&self) -> Option<Transactions>;
+
+    /// Returns `true` if expired records stay until they are pruned.
+    fn needs_pruning(&self) -> bool;
 
     /// Creates the record of each claim if there is none, otherwise reads it.
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError>;

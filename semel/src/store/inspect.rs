@@ -52,6 +52,7 @@ pub trait Inspect: Store {
 
 /// The choice of records to list. The default is the first hundred of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListQuery {
     /// The phase of the records.
     pub phase: Option<Phase>,
@@ -96,6 +97,72 @@ impl Default for ListQuery {
 }
 
 impl ListQuery {
+    /// The same query for records in this phase.
+    #[must_use]
+    pub fn with_phase(self, phase: impl Into<Option<Phase>>) -> Self {
+        Self { phase: phase.into(), ..self }
+    }
+
+    /// The same query for records of this realm.
+    #[must_use]
+    pub fn with_realm(self, realm: impl Into<Option<String>>) -> Self {
+        Self { realm: realm.into(), ..self }
+    }
+
+    /// The same query for records of this principal.
+    #[must_use]
+    pub fn with_principal(self, principal: impl Into<Option<String>>) -> Self {
+        Self { principal: principal.into(), ..self }
+    }
+
+    /// The same query for keys with this value.
+    #[must_use]
+    pub fn with_value(self, value: impl Into<Option<String>>) -> Self {
+        Self { value: value.into(), ..self }
+    }
+
+    /// The same query for records of this operation.
+    #[must_use]
+    pub fn with_operation(self, operation: impl Into<Option<String>>) -> Self {
+        Self { operation: operation.into(), ..self }
+    }
+
+    /// The same query for records whose retention is over, or for all others.
+    #[must_use]
+    pub fn with_expired(self, expired: impl Into<Option<bool>>) -> Self {
+        Self { expired: expired.into(), ..self }
+    }
+
+    /// The same query for records whose lease is over without an outcome only, if set.
+    #[must_use]
+    pub fn with_stale(self, stale: bool) -> Self {
+        Self { stale, ..self }
+    }
+
+    /// The same query for records that were created at least so long ago.
+    #[must_use]
+    pub fn with_min_age(self, min_age: impl Into<Option<Duration>>) -> Self {
+        Self { min_age: min_age.into(), ..self }
+    }
+
+    /// The same query for records whose owner was silent for at least so long.
+    #[must_use]
+    pub fn with_unheard_for(self, unheard_for: impl Into<Option<Duration>>) -> Self {
+        Self { unheard_for: unheard_for.into(), ..self }
+    }
+
+    /// The same query from the end of a previous page.
+    #[must_use]
+    pub fn with_after(self, after: impl Into<Option<Cursor>>) -> Self {
+        Self { after: after.into(), ..self }
+    }
+
+    /// The same query with another number of records in a page.
+    #[must_use]
+    pub fn with_limit(self, limit: u32) -> Self {
+        Self { limit, ..self }
+    }
+
     /// The key, if realm, principal and value are all given: then no search is necessary.
     ///
     /// # Errors
@@ -146,6 +213,7 @@ impl Cursor {
 
 /// A page of the matching records.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Page {
     /// The store's clock, from which the phase of each record follows.
     pub now: Timestamp,
@@ -155,8 +223,16 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
+impl Page {
+    /// A page of a listing, at this time of the store.
+    pub fn new(now: Timestamp, records: Vec<Record>, next: Option<Cursor>) -> Self {
+        Self { now, records, next }
+    }
+}
+
 /// The number of records in each phase. A store may answer from a recent count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// Records under a live lease.
     pub running: u64,

@@ -17,6 +17,7 @@ use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
 use crate::store::inspect::{Cursor, ListQuery, Page, Stats};
 use crate::words::error::StoreError;
 use crate::words::key::{Key, Scope};
+use crate::words::lease::Transactions;
 use crate::words::record::Record;
 use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
@@ -141,8 +142,12 @@ impl Backend for MemoryStore {
         Some(self.shared.clock.now())
     }
 
-    fn completes_in_transactions(&self) -> bool {
-        false
+    fn transactions(&self) -> Option<Transactions> {
+        None
+    }
+
+    fn needs_pruning(&self) -> bool {
+        true
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

@@ -3,6 +3,7 @@
 //! [`Store`] has the verbs of the engine and [`Inspect`](crate::admin::Inspect) those of the
 //! operator. Both are written once, in `verbs`, over the primitives of a [`backend`]; a store on a
 //! database implements that trait.
+//! - `url`, `any`: a store by its URL.
 //! - `inspect`: listing records and settling held keys.
 //! - [`backend`]: the three primitives, reads and a sweep.
 //! - [`verbs`]: the verbs over any backend.
@@ -13,6 +14,8 @@
 //! - `shared`: the parts that the stores on databases share.
 //! - `conformance`: the tests that every store has to pass.
 
+mod any;
+mod url;
 pub(crate) mod inspect;
 pub mod backend;
 #[doc(hidden)]
@@ -33,9 +36,10 @@ pub mod conformance;
 
 pub use crate::protocol::answer::{Ack, Claim, Done, Remembered, Void};
 pub use crate::protocol::ask::{Ask, Takeover};
-pub use crate::words::lease::Token;
+pub use crate::words::lease::{Token, Transactions};
 pub use crate::words::record::{Note, Owner, Phase, Record, RecordState};
 pub use crate::words::terms::Terms;
+pub use any::AnyStore;
 pub use memory::MemoryClock;
 #[cfg(feature = "postgres")]
 pub use postgres::{InTransaction, PostgresOptions};
@@ -44,6 +48,7 @@ pub use redis::RedisOptions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteOptions;
 pub use tiered::{Hot, MemoryCache, Rank};
+pub use url::{SecretUrl, StoreUrl, open, redacted};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +93,10 @@ pub trait Store: Send + Sync + 'static {
     /// store's own means. [`Policy::transactional`](crate::Policy::transactional) requires it; over
     /// any other store it is refused.
     fn completes_in_transactions(&self) -> bool;
+
+    /// Returns `true` if expired records stay until [`prune`](Store::prune) removes them. An engine
+    /// over such a store prunes it in the background, unless told otherwise.
+    fn needs_pruning(&self) -> bool;
 
     /// Claims a key: requests the right to run.
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError>;
@@ -138,6 +147,7 @@ pub type Found = Result<Option<Record>, StoreError>;
 
 /// The choice of expired records to remove, and their number in one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Prune {
     /// The realm to prune; `None` stands for all.
     pub realm: Option<String>,
@@ -160,6 +170,30 @@ impl Default for Prune {
 }
 
 impl Prune {
+    /// The same choice within this realm.
+    #[must_use]
+    pub fn with_realm(self, realm: impl Into<Option<String>>) -> Self {
+        Self { realm: realm.into(), ..self }
+    }
+
+    /// The same choice of records whose retention was over before this moment.
+    #[must_use]
+    pub fn with_before(self, before: impl Into<Option<Timestamp>>) -> Self {
+        Self { before: before.into(), ..self }
+    }
+
+    /// The same choice with another number of records in one call.
+    #[must_use]
+    pub fn with_limit(self, limit: u32) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// The same choice, read in parts or as a whole.
+    #[must_use]
+    pub fn with_paced(self, paced: bool) -> Self {
+        Self { paced, ..self }
+    }
+
     /// The moment at which a record's retention must have been over, by the store's clock; never
     /// later than now.
     pub fn cutoff(&self, now: Timestamp) -> Timestamp {
@@ -180,6 +214,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn completes_in_transactions(&self) -> bool {
         (**self).completes_in_transactions()
+    }
+
+    fn needs_pruning(&self) -> bool {
+        (**self).needs_pruning()
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {

@@ -10,6 +10,7 @@ use crate::store::{Prune, Store};
 
 /// The settings of the background pruning.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pruning {
     /// The records to remove in one call.
     pub prune: Prune,
@@ -23,6 +24,26 @@ impl Default for Pruning {
     fn default() -> Self {
         let prune = Prune { paced: true, ..Prune::default() };
         Self { prune, idle: Duration::from_secs(60), busy: Duration::from_millis(50) }
+    }
+}
+
+impl Pruning {
+    /// The same settings for other records.
+    #[must_use]
+    pub fn with_prune(self, prune: Prune) -> Self {
+        Self { prune, ..self }
+    }
+
+    /// The same settings with another pause when nothing is left to remove.
+    #[must_use]
+    pub fn with_idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// The same settings with another pause between two full calls.
+    #[must_use]
+    pub fn with_busy(self, busy: Duration) -> Self {
+        Self { busy, ..self }
     }
 }
 
@@ -42,7 +63,8 @@ impl Pruner {
     }
 }
 
-/// Removes expired records in the background until the returned handle is dropped.
+/// Removes expired records in the background until the returned handle is dropped. An
+/// [engine](crate::Once::with_pruning) does so by itself; this is for programs without one.
 ///
 /// A store that fails is tried again, after pauses that grow up to the idle one; each failure is
 /// logged. Several processes may prune one store: by default they share the sweep, and read a large
@@ -62,23 +84,25 @@ impl Pruner {
 /// ```
 pub fn continuously_prune(store: impl Store, pruning: Pruning) -> Pruner {
     let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    let task = tokio::spawn(async move {
-        let mut failures = 0_u32;
-        while !stopped.is_cancelled() {
-            let pause = match store.prune(&pruning.prune).await {
-                Ok(removed) => {
-                    failures = 0;
-                    if removed >= u64::from(pruning.prune.limit) { pruning.busy } else { pruning.idle }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, store = store.name(), "pruning failed; it goes on");
-                    failures = failures.saturating_add(1);
-                    pruning.busy.saturating_mul(1 << failures.min(16)).min(pruning.idle)
-                }
-            };
-            let _ = stopped.run_until_cancelled(sleep(pause)).await;
-        }
-    });
+    let task = tokio::spawn(prune(store, pruning, stop.clone()));
     Pruner { task, stop: stop.drop_guard() }
+}
+
+/// Removes expired records until it is stopped.
+pub(crate) async fn prune(store: impl Store, pruning: Pruning, stopped: CancellationToken) {
+    let mut failures = 0_u32;
+    while !stopped.is_cancelled() {
+        let pause = match store.prune(&pruning.prune).await {
+            Ok(removed) => {
+                failures = 0;
+                if removed >= u64::from(pruning.prune.limit) { pruning.busy } else { pruning.idle }
+            }
+            Err(error) => {
+                tracing::warn!(%error, store = store.name(), "pruning failed; it goes on");
+                failures = failures.saturating_add(1);
+                pruning.busy.saturating_mul(1 << failures.min(16)).min(pruning.idle)
+            }
+        };
+        let _ = stopped.run_until_cancelled(sleep(pause)).await;
+    }
 }

@@ -83,6 +83,11 @@ impl StoreError {
         matches!(self.kind, Kind::Unavailable | Kind::Unknown)
     }
 
+    /// Returns `true` if a record cannot be decoded.
+    pub(crate) fn is_corrupt(&self) -> bool {
+        self.kind == Kind::Corrupt
+    }
+
     /// Returns `true` if the request may have been applied.
     pub fn is_unknown(&self) -> bool {
         self.kind == Kind::Unknown

@@ -7,6 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::words::fingerprint::{Fingerprint, FingerprintError};
+use crate::words::key::Key;
 use crate::words::text::{Rule, TextError};
 
 const OPERATION: Rule = Rule {
@@ -96,6 +97,38 @@ impl fmt::Debug for Intent {
     }
 }
 
+/// A value that describes a request under a key: an [`Intent`], or a reference to the payload of the
+/// request.
+///
+/// The intent of a payload has the realm of the key as its operation, no resource, and the
+/// fingerprint [of the value](Fingerprint::of): another payload under the same key is a mismatch.
+/// Where several operations share a realm, name the operation by [`Intent::of`].
+pub trait IntoIntent {
+    /// The intent of a request with this key.
+    ///
+    /// # Errors
+    /// [`IntentError`] if the payload has no JSON form.
+    fn into_intent(self, key: &Key) -> Result<Intent, IntentError>;
+}
+
+impl IntoIntent for Intent {
+    fn into_intent(self, _: &Key) -> Result<Intent, IntentError> {
+        Ok(self)
+    }
+}
+
+impl IntoIntent for &Intent {
+    fn into_intent(self, _: &Key) -> Result<Intent, IntentError> {
+        Ok(self.clone())
+    }
+}
+
+impl<T: Serialize + ?Sized> IntoIntent for &T {
+    fn into_intent(self, key: &Key) -> Result<Intent, IntentError> {
+        Intent::of(key.scope().realm(), "", self)
+    }
+}
+
 /// The reason why an intent cannot be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -119,6 +152,17 @@ mod tests {
         assert_ne!(one, Intent::of("refund", "invoice-42", &7).unwrap());
         assert_ne!(one, Intent::of("charge", "invoice-43", &7).unwrap());
         assert_ne!(one, Intent::of("charge", "invoice-42", &8).unwrap());
+    }
+
+    #[test]
+    fn a_payload_is_an_intent() {
+        let key = Key::new("billing", "invoice-42").unwrap();
+        let of = |payload: &(&str, u32)| payload.into_intent(&key).unwrap();
+        assert_eq!(of(&("ann", 7)), Intent::of("billing", "", &("ann", 7)).unwrap());
+        assert_ne!(of(&("ann", 7)), of(&("ann", 8)));
+        assert_eq!("march".into_intent(&key).unwrap(), Intent::of("billing", "", "march").unwrap());
+        let named = Intent::of("charge", "", &7).unwrap();
+        assert_eq!((&named).into_intent(&key).unwrap(), named);
     }
 
     #[test]

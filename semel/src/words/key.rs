@@ -75,10 +75,10 @@ impl Scope {
 /// A scope and the value that the client chose.
 ///
 /// ```
-/// use semel::{Key, Scope};
+/// use semel::Key;
 ///
 /// let job = Key::new("billing", "invoice-42")?;
-/// let request = Scope::new("shop")?.with_principal("customer-7")?.key("8e03978e-40d5-43dd-bc93-6894a57f9324")?;
+/// let request = Key::scoped("shop", "customer-7", "8e03978e-40d5-43dd-bc93-6894a57f9324")?;
 /// assert_ne!(job, request);
 ///
 /// let refused = Key::new("billing", " invoice-42").unwrap_err();
@@ -108,6 +108,15 @@ impl Key {
         Scope::new(realm)?.key(value)
     }
 
+    /// A key of one caller in a realm.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the realm, the principal or the value breaks a limit; the message says
+    /// which.
+    pub fn scoped(realm: &str, principal: &str, value: &str) -> Result<Self, KeyError> {
+        Scope::new(realm)?.with_principal(principal)?.key(value)
+    }
+
     /// The owner of the key.
     pub fn scope(&self) -> &Scope {
         &self.0.scope
@@ -125,6 +134,39 @@ impl fmt::Debug for Key {
         let Parts { scope, value } = &*self.0;
         let shown = &value[..(value.len() / 2).min(4)];
         write!(f, "Key({}/{shown}…)", scope.realm)
+    }
+}
+
+/// A value that names a key: a [`Key`], a realm and a value, or a realm, a principal and a value.
+pub trait IntoKey {
+    /// The key.
+    ///
+    /// # Errors
+    /// [`KeyError`] if a part breaks a limit; the message says which.
+    fn into_key(self) -> Result<Key, KeyError>;
+}
+
+impl IntoKey for Key {
+    fn into_key(self) -> Result<Key, KeyError> {
+        Ok(self)
+    }
+}
+
+impl IntoKey for &Key {
+    fn into_key(self) -> Result<Key, KeyError> {
+        Ok(self.clone())
+    }
+}
+
+impl<R: AsRef<str>, V: AsRef<str>> IntoKey for (R, V) {
+    fn into_key(self) -> Result<Key, KeyError> {
+        Key::new(self.0.as_ref(), self.1.as_ref())
+    }
+}
+
+impl<R: AsRef<str>, P: AsRef<str>, V: AsRef<str>> IntoKey for (R, P, V) {
+    fn into_key(self) -> Result<Key, KeyError> {
+        Key::scoped(self.0.as_ref(), self.1.as_ref(), self.2.as_ref())
     }
 }
 
@@ -177,6 +219,17 @@ mod tests {
             scope.with_principal(&"p".repeat(256)).unwrap_err().to_string(),
             "principal is 256 bytes long, the limit is 255"
         );
+    }
+
+    #[test]
+    fn a_tuple_names_a_key() {
+        let scoped = Scope::new("shop").unwrap().with_principal("ann").unwrap().key("k").unwrap();
+        assert_eq!(("shop", "ann", "k").into_key(), Ok(scoped.clone()));
+        assert_eq!(Key::scoped("shop", "ann", "k"), Ok(scoped.clone()));
+        assert_eq!(("shop", String::from("k")).into_key(), Key::new("shop", "k"));
+        assert_eq!((&scoped).into_key(), Ok(scoped));
+        assert_eq!(("shop", "").into_key().unwrap_err().to_string(), "key is empty");
+        assert!(Key::scoped("shop", "a\nn", "k").unwrap_err().to_string().starts_with("principal has"));
     }
 
     #[test]

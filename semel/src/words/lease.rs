@@ -115,12 +115,43 @@ pub struct Lease {
     retention: Option<Duration>,
     /// The intent of the claim, for the tier that passes the lease on.
     intent: Option<Intent>,
+    /// The transactions in which the attempt can be completed, if the store has any.
+    transactions: Option<Transactions>,
+}
+
+/// The transactions of users in which a store lets an attempt be completed: those of the Postgres
+/// database in which this schema has the records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transactions {
+    schema: Arc<str>,
+}
+
+impl Transactions {
+    /// The transactions of the database with this schema.
+    pub fn in_schema(name: &str) -> Self {
+        Self { schema: name.into() }
+    }
+
+    /// The name of the schema.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
 }
 
 impl Lease {
     /// A lease as a store grants it.
     pub fn new(key: Key, token: Token, fence: Fence, attempt: u32, deadline: Timestamp) -> Self {
-        Self { key, token, fence, attempt, deadline, alarm: None, retention: None, intent: None }
+        Self {
+            key,
+            token,
+            fence,
+            attempt,
+            deadline,
+            alarm: None,
+            retention: None,
+            intent: None,
+            transactions: None,
+        }
     }
 
     /// The key of the record.
@@ -187,6 +218,17 @@ impl Lease {
     /// The intent of the claim, if a tier has noted it.
     pub(crate) fn intent(&self) -> Option<&Intent> {
         self.intent.as_ref()
+    }
+
+    /// The same lease, of a store in whose transactions it can be completed.
+    pub(crate) fn with_transactions(self, transactions: Option<Transactions>) -> Self {
+        Self { transactions, ..self }
+    }
+
+    /// The transactions in which the attempt can be completed, if the store has any.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn transactions(&self) -> Option<&Transactions> {
+        self.transactions.as_ref()
     }
 
     /// Gives the lease an alarm that tells its holders of the loss.

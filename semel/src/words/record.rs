@@ -7,7 +7,7 @@ use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::lease::{Fence, Lease, Token};
 use crate::words::outcome::Outcome;
-use crate::words::terms::AfterCrash;
+use crate::words::terms::{AfterCrash, Terms};
 use crate::words::text;
 use crate::words::time::Timestamp;
 
@@ -16,6 +16,7 @@ use crate::words::time::Timestamp;
 /// The fields are public so that a backend can build a record from what it has stored. A record
 /// that cannot be built is an error; it never counts as absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record {
     /// The key and its scope.
     pub key: Key,
@@ -55,6 +56,7 @@ pub struct Record {
 /// The stored state of a record. *Held* and *lost* are not stored: both are `Running` with the
 /// lease over; see [`Record::phase`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RecordState {
     /// An attempt has the right to run.
     Running,
@@ -101,6 +103,29 @@ impl Phase {
 }
 
 impl Record {
+    /// The record of a first attempt as it was created at `now`, with [`Terms::DEFAULT`]. A backend
+    /// sets the fields that it has stored otherwise.
+    pub fn new(key: Key, intent: Intent, token: Token, fence: Fence, now: Timestamp) -> Self {
+        let terms = Terms::DEFAULT;
+        Self {
+            key,
+            intent,
+            state: RecordState::Running,
+            version: 1,
+            token,
+            fence,
+            attempt: 1,
+            owner: Owner::of_process(),
+            lease_until: now.after(terms.lease()),
+            heartbeat_at: now,
+            created_at: now,
+            updated_at: now,
+            retention: terms.retention(),
+            after_crash: terms.after_crash(),
+            note: None,
+        }
+    }
+
     /// The phase of the record at this moment.
     pub fn phase(&self, now: Timestamp) -> Phase {
         match self.state {
@@ -169,6 +194,11 @@ impl Owner {
         Self(text::shorten(name, 255))
     }
 
+    /// The owner that is named after this process.
+    pub(crate) fn of_process() -> Self {
+        Self::new(&format!("process {}", std::process::id()))
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -177,6 +207,7 @@ impl Owner {
 
 /// The reason why an attempt was abandoned, or the change of an operator. Cut at 500 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Note {
     /// The time of the note.
     pub at: Timestamp,

@@ -84,6 +84,13 @@ impl Terms {
         Ok(Self { lease, retention, after_crash: AfterCrash::Hold })
     }
 
+    /// Terms with the values that are nearest to these within the limits, with `hold`.
+    pub(crate) fn clamped(lease: Duration, retention: Duration) -> Self {
+        let lease = lease.clamp(Self::MIN_LEASE, Self::MAX_LEASE);
+        let retention = retention.clamp(lease, Self::MAX_RETENTION);
+        Self { lease, retention, after_crash: AfterCrash::Hold }
+    }
+
     /// The time for which an attempt may run without a sign of life.
     pub fn lease(&self) -> Duration {
         self.lease
@@ -134,7 +141,7 @@ pub enum TermsError {
         max: Duration,
     },
     /// The record would expire while its attempt runs.
-    #[error("retention of {retention:?} is shorter than the lease of {lease:?}; set the lease first")]
+    #[error("retention of {retention:?} is shorter than the lease of {lease:?}")]
     RetentionUnderLease {
         /// The retention.
         retention: Duration,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use semel::admin::{ListQuery, Page, Prune, Stats};
 use semel::protocol::{draft::Replace, draft::Write};
-use semel::store::{Ask, Record};
+use semel::store::{Ask, Record, Transactions};
 use semel::store::{
     backend::Answers, backend::Backend, backend::Opened, backend::Replaced, backend::Written,
 };
@@ -93,8 +93,12 @@ impl Backend for Locking {
         "locking"
     }
 
-    fn completes_in_transactions(&self) -> bool {
-        self.memory.completes_in_transactions()
+    fn transactions(&self) -> Option<Transactions> {
+        self.memory.transactions()
+    }
+
+    fn needs_pruning(&self) -> bool {
+        false
     }
 
     async fn clock(&self) -> Result<Timestamp, StoreError> {

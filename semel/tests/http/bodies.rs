@@ -92,7 +92,7 @@ async fn recorded(store: &MemoryStore) {
 #[tokio::test]
 async fn large_bodies_pass_both_ways_and_are_replayed() {
     let size = 6 << 20;
-    let policy = Policy::hold().with_max_body_bytes(size).unwrap();
+    let policy = Policy::hold().with_max_body_bytes(size);
     let (server, count) = echoing(layer().with_max_request_bytes(size).with_policy(policy)).await;
     let body: Bytes = (0..size).map(|at| (at * 31 % 251) as u8).collect();
     for replayed in [false, true] {
@@ -204,7 +204,7 @@ async fn an_answer_over_the_limit_is_whole_for_the_first_caller_and_omitted_for_
     let whole: Bytes = (0..300_000).map(|at| (at % 251) as u8).collect();
     let pieces = |whole: &Bytes| made_of(whole.chunks(7_000).map(|piece| data(piece.to_vec())));
     for body in [Body::from(whole.clone()), pieces(&whole)] {
-        let policy = Policy::hold().with_max_body_bytes(100_000).unwrap();
+        let policy = Policy::hold().with_max_body_bytes(100_000);
         let (server, count) = answering(Some(layer().with_policy(policy)), "text/plain", once(body)).await;
         let first = server.post("/stream", "k", "{}").send().await;
         assert!(first.body == whole, "{} bytes came", first.body.len());
@@ -219,7 +219,7 @@ async fn an_answer_over_the_limit_is_whole_for_the_first_caller_and_omitted_for_
 
 #[tokio::test]
 async fn an_answer_of_just_the_limit_is_recorded_whole() {
-    let policy = Policy::hold().with_max_body_bytes(4).unwrap();
+    let policy = Policy::hold().with_max_body_bytes(4);
     let (server, count) = echoing(layer().with_policy(policy)).await;
     assert_eq!(server.post("/echo", "k", "1234").send().await.text(), "1234");
     let again = server.post("/echo", "k", "1234").send().await;

@@ -381,7 +381,7 @@ async fn of_64_concurrent_requests_one_runs_and_the_rest_are_refused() {
 
 #[tokio::test]
 async fn of_64_that_wait_all_get_the_same_bytes() {
-    let (replies, count) = sixty_four(Policy::hold().with_wait(BOUND).unwrap()).await;
+    let (replies, count) = sixty_four(Policy::hold().with_wait(BOUND)).await;
     let bodies: HashSet<_> = replies.iter().map(|reply| (reply.status, reply.body.clone())).collect();
     assert_eq!(Vec::from_iter(bodies), [(StatusCode::OK, "attempt 1".into())]);
     assert_eq!(replies.iter().filter(|reply| !reply.is_replay()).count(), 1);
@@ -392,7 +392,7 @@ async fn of_64_that_wait_all_get_the_same_bytes() {
 async fn of_64_that_race_for_many_keys_one_runs_for_each() {
     let count = Count::default();
     let counted = count.clone();
-    let policy = Policy::hold().with_wait(BOUND).unwrap();
+    let policy = Policy::hold().with_wait(BOUND);
     let server = serving(layer().with_policy(policy), move || async move {
         tokio::task::yield_now().await;
         format!("run {}", counted.up())
@@ -409,7 +409,7 @@ async fn of_64_that_race_for_many_keys_one_runs_for_each() {
 
 #[tokio::test]
 async fn another_request_under_a_running_key_is_refused_at_once_and_does_not_wait() {
-    let (server, count, stop) = stopping(layer().with_policy(Policy::hold().with_wait(BOUND).unwrap())).await;
+    let (server, count, stop) = stopping(layer().with_policy(Policy::hold().with_wait(BOUND))).await;
     let first = asked(&server, "k");
     stop.arrival().await;
     // The handler continues only after this, so a request that waited would wait in vain.
@@ -423,7 +423,7 @@ async fn another_request_under_a_running_key_is_refused_at_once_and_does_not_wai
 #[tokio::test]
 async fn a_repeat_that_waits_is_let_go_with_its_time() {
     let wait = Duration::from_millis(200);
-    let (server, count, stop) = stopping(layer().with_policy(Policy::hold().with_wait(wait).unwrap())).await;
+    let (server, count, stop) = stopping(layer().with_policy(Policy::hold().with_wait(wait))).await;
     let first = asked(&server, "k");
     stop.arrival().await;
     let began = Instant::now();

@@ -83,8 +83,8 @@ async fn everything() -> (Gate, Server, Stop) {
             }),
         )
         .route("/large", post(|| async { "answer-secret".repeat(100) }));
-    let policy = leased(Policy::hold(), 800).with_patience(Duration::from_millis(20)).unwrap();
-    let policy = policy.with_max_body_bytes(1_000).unwrap();
+    let policy = leased(Policy::hold(), 800).with_patience(Duration::from_millis(20));
+    let policy = policy.with_max_body_bytes(1_000);
     let layer = sharing(Through(gate.clone())).with_policy(policy).with_required_key(true);
     (gate, Server::start(app.layer(layer)).await, stop)
 }

@@ -33,7 +33,7 @@ fn layer() -> IdempotencyLayer {
 /// A layer over a store that a test can disturb, with a short patience.
 fn gated() -> (Gate, IdempotencyLayer) {
     let gate = Gate::new();
-    let policy = Policy::hold().with_patience(Duration::from_millis(50)).unwrap();
+    let policy = Policy::hold().with_patience(Duration::from_millis(50));
     (gate.clone(), sharing(Through(gate)).with_policy(policy))
 }
 

@@ -41,7 +41,7 @@ fn asked(server: &Server) -> tokio::task::JoinHandle<Option<Reply>> {
 #[tokio::test]
 async fn repeats_at_another_process_wait_and_ask_the_store_together() {
     let store = MemoryStore::new();
-    let policy = Policy::hold().with_wait(BOUND).unwrap();
+    let policy = Policy::hold().with_wait(BOUND);
     let (server, count, stop) = stopping(sharing(store.clone()).with_policy(policy.clone())).await;
     let gate = Gate::to(&store);
     let (other, others, _) = stopping(sharing(Through(gate.clone())).with_policy(policy)).await;
@@ -68,7 +68,7 @@ async fn repeats_at_another_process_wait_and_ask_the_store_together() {
 #[tokio::test]
 async fn one_that_waits_at_another_process_takes_over_when_the_lease_is_over() {
     let store = MemoryStore::new();
-    let policy = leased(Policy::retry(), 30_000).with_wait(BOUND).unwrap();
+    let policy = leased(Policy::retry(), 30_000).with_wait(BOUND);
     let (server, count, stop) = stopping(sharing(store.clone()).with_policy(policy.clone())).await;
     let (other, others, stop_other) = stopping(sharing(store.clone()).with_policy(policy)).await;
     let first = asked(&server);
@@ -282,7 +282,7 @@ async fn ask_until(server: &Server, text: &str) -> Reply {
 
 #[tokio::test]
 async fn a_process_that_was_stopped_does_not_overwrite_the_one_that_took_over() {
-    let policy = Policy::retry().with_lease(LEASE).unwrap();
+    let policy = Policy::retry().with_lease(LEASE);
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
@@ -310,7 +310,7 @@ async fn a_process_that_was_stopped_does_not_overwrite_the_one_that_took_over() 
 
 #[tokio::test]
 async fn under_hold_a_process_that_was_stopped_finishes_when_it_wakes() {
-    let policy = Policy::hold().with_lease(LEASE).unwrap();
+    let policy = Policy::hold().with_lease(LEASE);
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
@@ -332,7 +332,7 @@ async fn under_hold_a_process_that_was_stopped_finishes_when_it_wakes() {
 
 #[tokio::test]
 async fn after_a_kill_in_the_handler_the_key_is_held_and_nothing_runs_again() {
-    let policy = Policy::hold().with_lease(LEASE).unwrap();
+    let policy = Policy::hold().with_lease(LEASE);
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
@@ -354,12 +354,12 @@ async fn after_a_kill_in_the_handler_the_key_is_held_and_nothing_runs_again() {
 
 #[tokio::test]
 async fn after_a_kill_in_the_handler_another_process_takes_over_under_retry() {
-    let policy = Policy::retry().with_lease(LEASE).unwrap();
+    let policy = Policy::retry().with_lease(LEASE);
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
     let name = "processes::after_a_kill_in_the_handler_another_process_takes_over_under_retry";
-    let (mut child, other, count) = two(name, &policy.clone().with_wait(BOUND).unwrap()).await;
+    let (mut child, other, count) = two(name, &policy.clone().with_wait(BOUND)).await;
     let first = asked(&child.server);
     assert_eq!(child.runs().await, "1");
     let waits = asked(&other);
@@ -384,7 +384,7 @@ async fn two_that_book(test: &str, policy: &Policy) -> (Process, Server, Arc<Sho
 
 #[tokio::test]
 async fn the_transaction_of_a_killed_process_is_gone_and_its_effect_happens_once() {
-    let policy = Policy::transactional().with_lease(LEASE).unwrap();
+    let policy = Policy::transactional().with_lease(LEASE);
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
@@ -402,7 +402,7 @@ async fn the_transaction_of_a_killed_process_is_gone_and_its_effect_happens_once
 
 #[tokio::test]
 async fn a_process_that_was_stopped_in_its_transaction_cannot_commit_after_a_takeover() {
-    let policy = Policy::transactional().with_lease(LEASE).unwrap();
+    let policy = Policy::transactional().with_lease(LEASE);
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }
@@ -422,7 +422,7 @@ async fn a_process_that_was_stopped_in_its_transaction_cannot_commit_after_a_tak
 
 #[tokio::test]
 async fn the_outcome_that_a_handler_committed_is_answered_and_replayed() {
-    let policy = Policy::transactional().with_lease(LEASE).unwrap();
+    let policy = Policy::transactional().with_lease(LEASE);
     if std::env::var_os(CHILD).is_some() {
         return serve_as_child(policy).await;
     }

@@ -52,7 +52,7 @@ async fn headers_and_body_of_a_replay_are_byte_equal() {
             .unwrap()
     });
     let layer = sharing(MemoryStore::new());
-    let layer = layer.with_recorded_header("x-charge".parse().unwrap()).unwrap();
+    let layer = layer.with_recorded_header("x-charge".parse().unwrap());
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     let first = server.post("/charges", "k", "{}").send().await;
     let again = server.post("/charges", "k", "{}").send().await;
@@ -186,7 +186,7 @@ async fn a_cookie_is_neither_recorded_nor_replayed() {
     let records = store.list(&ListQuery::default()).await.unwrap().records;
     let outcome = records[0].outcome().unwrap();
     assert!(outcome.headers().all(|(name, _)| name != "set-cookie"));
-    let refused = sharing(store).with_recorded_header("set-cookie".parse().unwrap()).unwrap_err();
+    let refused = sharing(store).with_recorded_header("set-cookie".parse().unwrap()).check().unwrap_err();
     assert_eq!(
         refused.to_string(),
         "the header set-cookie belongs to one caller or one connection and cannot be recorded"

@@ -33,7 +33,7 @@ async fn of_two_layers_on_a_request_the_outer_one_counts() {
     let count = Count::default();
     let counted = count.clone();
     let layer = sharing(MemoryStore::new());
-    let waiting = layer.clone().with_policy(Policy::hold().with_wait(Duration::from_secs(5)).unwrap());
+    let waiting = layer.clone().with_policy(Policy::hold().with_wait(Duration::from_secs(5)));
     let handler =
         post(move |lease: Lease| async move { format!("run {}, attempt {}", counted.up(), lease.attempt()) });
     let app = Router::new().route("/charges", handler.layer(waiting)).layer(layer);
@@ -63,7 +63,7 @@ async fn a_refusal_from_further_in_is_not_recorded() {
 
 #[tokio::test]
 async fn the_policy_is_published() {
-    let policy = Policy::retry().with_retention(Duration::from_secs(3_600)).unwrap();
+    let policy = Policy::retry().with_retention(Duration::from_secs(3_600));
     assert_eq!(policy.after_crash(), AfterCrash::Retry);
     let layer = sharing(MemoryStore::new()).with_policy(policy).with_strict_keys(true);
     let published = layer.published();

@@ -33,7 +33,7 @@ impl Disturbed {
         let (gate, count) = (Gate::new(), Count::default());
         let counted = count.clone();
         let handler = post(move || async move { format!("run {}", counted.up()) });
-        let policy = Policy::hold().with_patience(PATIENCE).unwrap();
+        let policy = Policy::hold().with_patience(PATIENCE);
         let layer = sharing(Through(gate.clone())).with_policy(policy);
         let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
         Self { gate, server, count }
@@ -167,7 +167,7 @@ async fn an_answer_that_released_its_key_reaches_its_caller_when_the_store_is_ou
     let (gate, count) = (Gate::new(), Count::default());
     let counted = count.clone();
     let handler = post(move || async move { (Verdict::Release, format!("run {}", counted.up())) });
-    let policy = Policy::hold().with_patience(PATIENCE).unwrap();
+    let policy = Policy::hold().with_patience(PATIENCE);
     let layer = sharing(Through(gate.clone())).with_policy(policy);
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     gate.disturb("release", Fault::Unavailable);
@@ -197,7 +197,7 @@ async fn a_store_that_panics_is_not_the_end_of_the_server() {
 async fn a_graceful_shutdown_finishes_running_attempts_and_ends_waits() {
     let store = MemoryStore::new();
     let gate = Gate::to(&store);
-    let policy = Policy::hold().with_wait(Duration::from_secs(300)).unwrap();
+    let policy = Policy::hold().with_wait(Duration::from_secs(300));
     let layer = sharing(Through(gate.clone())).with_policy(policy);
     let (count, stop) = (Count::default(), Stop::default());
     let (counted, stops) = (count.clone(), stop.clone());
@@ -256,7 +256,7 @@ async fn an_outcome_is_charged_until_the_store_has_taken_it() {
 #[tokio::test]
 async fn a_shutdown_while_the_store_is_out_releases_nothing() {
     let gate = Gate::new();
-    let policy = Policy::hold().with_patience(PATIENCE).unwrap();
+    let policy = Policy::hold().with_patience(PATIENCE);
     let layer = sharing(Through(gate.clone())).with_policy(policy);
     let app = Router::new().route("/charges", post(|| async { "charged" })).layer(layer.clone());
     let server = Server::start(app).await;

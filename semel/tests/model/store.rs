@@ -64,27 +64,19 @@ pub(crate) fn outcome(number: u8) -> Outcome {
 
 pub(crate) fn record(row: Row) -> Record {
     let settled_at = if row.aged { LONG_AGO } else { LATELY };
-    Record {
-        key: KEY.clone(),
-        intent: INTENT.clone(),
-        state: match row.stage {
-            Stage::Running => RecordState::Running,
-            Stage::Done => RecordState::Done { outcome: outcome(row.outcome), finished_at: settled_at },
-            Stage::Released => RecordState::Released,
-        },
-        version: row.version.into(),
-        token: token(row.token),
-        fence: fence(row.fence),
-        attempt: 1,
-        owner: OWNER.clone(),
-        lease_until: if row.lease_over { settled_at } else { FAR_AHEAD },
-        heartbeat_at: LONG_AGO,
-        created_at: LONG_AGO,
-        updated_at: settled_at,
-        retention: RETENTION,
-        after_crash: if row.hold { AfterCrash::Hold } else { AfterCrash::Retry },
-        note: None,
-    }
+    let mut record = Record::new(KEY.clone(), INTENT.clone(), token(row.token), fence(row.fence), LONG_AGO);
+    record.state = match row.stage {
+        Stage::Running => RecordState::Running,
+        Stage::Done => RecordState::Done { outcome: outcome(row.outcome), finished_at: settled_at },
+        Stage::Released => RecordState::Released,
+    };
+    record.version = row.version.into();
+    record.owner = OWNER.clone();
+    record.lease_until = if row.lease_over { settled_at } else { FAR_AHEAD };
+    record.updated_at = settled_at;
+    record.retention = RETENTION;
+    record.after_crash = if row.hold { AfterCrash::Hold } else { AfterCrash::Retry };
+    record
 }
 
 /// The record as the store of this configuration sees it, which a mutant distorts.
@@ -111,6 +103,7 @@ pub(crate) fn row(record: &Record, now: Timestamp) -> Row {
             RecordState::Running => Stage::Running,
             RecordState::Done { .. } => Stage::Done,
             RecordState::Released => Stage::Released,
+            _ => unreachable!("the model has no other state"),
         },
         lease_over: record.state != RecordState::Released && record.lease_until <= now,
         hold: record.after_crash == AfterCrash::Hold,
@@ -118,6 +111,7 @@ pub(crate) fn row(record: &Record, now: Timestamp) -> Row {
             RecordState::Running => record.lease_until == LONG_AGO,
             RecordState::Done { finished_at, .. } => finished_at == LONG_AGO,
             RecordState::Released => record.updated_at == LONG_AGO,
+            _ => unreachable!("the model has no other state"),
         },
         aged_since_claim: false,
         outcome: record.outcome().map_or(0, |outcome| small(u64::from(outcome.status()) - 200)),
@@ -127,15 +121,11 @@ pub(crate) fn row(record: &Record, now: Timestamp) -> Row {
 
 fn ask(config: &Config, message: &Message, not_after: Timestamp) -> Ask {
     let hold = config.is_under_hold(message.from);
-    Ask {
-        key: KEY.clone(),
-        intent: INTENT.clone(),
-        token: token(message.token),
-        owner: OWNER.clone(),
-        terms: Terms::DEFAULT.with_after_crash(if hold { AfterCrash::Hold } else { AfterCrash::Retry }),
-        takeover: if hold { Takeover::Never } else { Takeover::WhenOver },
-        not_after,
-    }
+    Ask::new(KEY.clone(), INTENT.clone(), not_after)
+        .with_token(token(message.token))
+        .with_owner(OWNER.clone())
+        .with_terms(Terms::DEFAULT.with_after_crash(if hold { AfterCrash::Hold } else { AfterCrash::Retry }))
+        .with_takeover(if hold { Takeover::Never } else { Takeover::WhenOver })
 }
 
 /// Applies a message to the row, as the memory store would, and returns the reply that the verbs
@@ -233,7 +223,8 @@ fn replacement(config: &Config, message: &Message, expected_token: u8, expected_
         outcome: 0,
         version: 0,
     };
-    let found = Record { version: expected_version.into(), ..record(free) };
+    let mut found = record(free);
+    found.version = expected_version.into();
     let ask = ask(config, message, FAR_AHEAD);
     let opened = semel::store::backend::Opened::Found(Box::new(found));
     match Claiming::new(&ask, 1).opened(opened, LONG_AGO) {

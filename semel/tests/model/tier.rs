@@ -177,15 +177,11 @@ impl Tier {
 
     fn ask(&self, i: usize) -> Ask {
         let policy = if self.takeover { AfterCrash::Retry } else { AfterCrash::Hold };
-        Ask {
-            key: KEY.clone(),
-            intent: INTENT.clone(),
-            token: token(i as u8 + 1),
-            owner: OWNER.clone(),
-            terms: Terms::DEFAULT.with_after_crash(policy),
-            takeover: if self.takeover { Takeover::WhenOver } else { Takeover::Never },
-            not_after: FAR_AHEAD,
-        }
+        Ask::new(KEY.clone(), INTENT.clone(), FAR_AHEAD)
+            .with_token(token(i as u8 + 1))
+            .with_owner(OWNER.clone())
+            .with_terms(Terms::DEFAULT.with_after_crash(policy))
+            .with_takeover(if self.takeover { Takeover::WhenOver } else { Takeover::Never })
     }
 
     /// A claim of the durable store, from the question to its answer.
@@ -215,8 +211,8 @@ impl Tier {
     fn believe(&self, state: &mut State, i: usize, memory: Option<Memory>, since: u8) {
         state.requests[i] = match memory {
             Some(memory @ Memory { what: What::Done(by), .. }) => {
-                let done = Done { outcome: outcome(by), fence: memory.rank().fence, expires_at: FAR_AHEAD };
-                let remembered = Remembered { intent: INTENT.clone(), done };
+                let done = Done::new(outcome(by), memory.rank().fence, FAR_AHEAD);
+                let remembered = Remembered::new(INTENT.clone(), done);
                 let claim = decide::remembered(&remembered, &self.ask(i));
                 let Some(Claim::Done(told)) = claim else { unreachable!() };
                 state.tell((told.outcome.status() - 200) as u8, memory.life, since);

@@ -91,7 +91,7 @@ async fn no_caller_gets_an_outcome_before_it_is_recorded() {
         gate.heal();
         once.drain().await;
         let ran = once.run(&key(), &intent(), counter.quick()).await.unwrap();
-        assert_eq!((ran, counter.count()), (Ran { value: 1, replayed: true }, 1));
+        assert_eq!((ran, counter.count()), (Ran::new(1, true), 1));
     }
 }
 
@@ -101,7 +101,7 @@ async fn a_complete_whose_answer_was_lost_counts() {
     gate.disturb("complete", Fault::AnswerLost);
     let healing = heal_in_a_second(&gate);
     let ran = once.run(&key(), &intent(), Counter::default().quick()).await.unwrap();
-    assert_eq!(ran, Ran { value: 1, replayed: false });
+    assert_eq!(ran, Ran::new(1, false));
     healing.await.unwrap();
 }
 
@@ -252,7 +252,7 @@ async fn an_attempt_whose_record_is_gone_is_not_told_its_own_outcome() {
 async fn a_copy_of_a_claim_is_refused_before_the_record_that_it_made_expires() {
     let (gate, once) = engine();
     let kept = Duration::from_secs(1);
-    let policy = Policy::retry().with_lease(kept).unwrap().with_retention(kept).unwrap();
+    let policy = Policy::retry().with_lease(kept).with_retention(kept);
     let once = once.with_policy(policy);
     gate.disturb_calls("claim", 1..=1, Fault::CopyLater(kept * 2));
     assert_eq!(once.run(&key(), &intent(), Counter::default().quick()).await.unwrap().value, 1);

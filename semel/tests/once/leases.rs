@@ -26,7 +26,7 @@ async fn one_lost_renewal_does_not_cost_the_lease() {
     gate.disturb_calls("renew", 1..=1, Fault::Hang);
     gate.disturb("renew", Fault::Slow(Duration::from_millis(50)));
     let owner = over(&gate, Policy::retry());
-    let other = over(&Gate::to(&gate.store), Policy::retry().with_wait(secs(60)).unwrap());
+    let other = over(&Gate::to(&gate.store), Policy::retry().with_wait(secs(60)));
     let counter = Counter::default();
     let running = tokio::spawn({
         let work = counter.work(LEASE * 3);
@@ -49,7 +49,7 @@ async fn a_lease_lost_to_one_that_has_finished_is_signalled() {
         assert!(timeout(LEASE, lease.lost()).await.is_ok(), "the loss was not signalled");
         Ok(1)
     };
-    assert_eq!(once.run(&key(), &intent(), partitioned).await.unwrap(), Ran { value: 2, replayed: true });
+    assert_eq!(once.run(&key(), &intent(), partitioned).await.unwrap(), Ran::new(2, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,7 @@ async fn an_outcome_that_the_work_recorded_itself_is_no_loss() {
 #[tokio::test(start_paused = true)]
 async fn work_that_outlasts_its_retention_keeps_its_key() {
     let (_, once) = engine();
-    let once = once.with_policy(with_lease(Policy::hold()).with_retention(LEASE * 2).unwrap());
+    let once = once.with_policy(with_lease(Policy::hold()).with_retention(LEASE * 2));
     let counter = Counter::default();
     let running = tokio::spawn({
         let (once, work) = (once.clone(), counter.work(LEASE * 6));
@@ -101,7 +101,7 @@ async fn work_does_not_start_under_a_lease_that_was_lost_on_the_way() {
     // The claim is granted, but its answer takes longer than the lease. In that time another
     // process learns, correctly, that nothing happened.
     let did_not_happen = |_, _, _| async { Reconciled::DidNotHappen };
-    let short = || Policy::hold().with_lease(secs(3)).unwrap();
+    let short = || Policy::hold().with_lease(secs(3));
     let gate = Gate::new();
     gate.disturb("claim", Fault::SlowAnswer(secs(4)));
     let slow = Once::new(Through(gate.clone())).with_policy(short());
@@ -120,7 +120,7 @@ async fn work_does_not_start_under_a_lease_that_was_lost_on_the_way() {
 #[tokio::test(start_paused = true)]
 async fn work_does_not_start_under_a_lease_that_was_lost_while_it_was_confirmed() {
     // Each answer takes longer than the lease, and no renewal by the background task gets through.
-    let short = || Policy::hold().with_lease(secs(3)).unwrap();
+    let short = || Policy::hold().with_lease(secs(3));
     let gate = Gate::new();
     gate.disturb("claim", Fault::SlowAnswer(secs(4)));
     gate.disturb_calls("renew", 1..=1, Fault::SlowAnswer(secs(4)));
@@ -162,7 +162,7 @@ async fn hook_is_asked_again_about_an_attempt_that_ran_meanwhile() {
             }
         }
     };
-    let once = over(&gate, Policy::hold().with_wait(LEASE * 2).unwrap()).with_reconcile(hook);
+    let once = over(&gate, Policy::hold().with_wait(LEASE * 2)).with_reconcile(hook);
     let held = once.run(&key(), &intent(), Counter::default().quick()).await;
     assert!(matches!(held, Err(RunError::Held(_))), "{held:?}");
     assert_eq!(asked.load(Ordering::Relaxed), 2);

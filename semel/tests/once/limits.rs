@@ -110,7 +110,7 @@ async fn with_no_attempt_left_what_is_recorded_is_still_answered() {
     load.abandoned(&once, 0..2).await;
 
     let ask = async |number, intent: &Intent| once.run(&numbered(number), intent, counter.quick()).await;
-    assert_eq!(ask(100, &intent()).await.unwrap(), Ran { value: 1, replayed: true });
+    assert_eq!(ask(100, &intent()).await.unwrap(), Ran::new(1, true));
     let other = Intent::of("charge", "invoice-42", &2_000).unwrap();
     assert!(matches!(ask(100, &other).await, Err(RunError::Mismatch(_))));
     assert!(matches!(ask(0, &intent()).await, Err(RunError::Pending { .. })));
@@ -126,7 +126,7 @@ async fn with_no_attempt_left_what_is_recorded_is_still_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_repeat_that_waits_needs_no_attempt_left() {
     let (_, once) = engine();
-    let policy = with_lease(Policy::hold()).with_wait(secs(60)).unwrap();
+    let policy = with_lease(Policy::hold()).with_wait(secs(60));
     let once = once.with_policy(policy).with_max_attempts(1);
     let load = Load::new();
     load.abandoned(&once, 0..1).await;
@@ -140,7 +140,7 @@ async fn a_repeat_that_waits_needs_no_attempt_left() {
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
     load.let_go();
     for waiting in waiting {
-        assert_eq!(waiting.await.unwrap().unwrap(), Ran { value: 1, replayed: true });
+        assert_eq!(waiting.await.unwrap().unwrap(), Ran::new(1, true));
     }
 }
 
@@ -238,7 +238,7 @@ async fn a_caller_with_too_many_unsettled_keys_is_refused_until_some_are_settled
     while load.running.load(Ordering::SeqCst) > 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(ask("ann", 1).await.unwrap(), Ran { value: 1, replayed: true });
+    assert_eq!(ask("ann", 1).await.unwrap(), Ran::new(1, true));
     for number in 2..10 {
         assert!(ask("ann", number).await.is_ok(), "what is settled does not count");
     }

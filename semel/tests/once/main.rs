@@ -1,14 +1,18 @@
 //! The engine: the runs, their records, and the answers.
 //!
 //! - `runs`: the start of work, and the recording of its outcome.
+//! - `names`: keys and intents from plain values, and work that borrows from its caller.
 //! - `leases`, `waits`: renewals, and waiting for a running attempt.
 //! - `limits`: the limits in front of a claim.
+//! - `pruning`: the removal of expired records.
 //! - `faults`, `voids`: stores that do not answer.
 //! - `runtimes`: runtimes that end.
 
 mod faults;
 mod leases;
 mod limits;
+mod names;
+mod pruning;
 mod runs;
 mod runtimes;
 mod voids;
@@ -19,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Terms, Token};
+use semel::store::{Ask, Claim, Owner, Phase, Record, Takeover, Terms};
 use semel::{AfterCrash, Failure, Intent, Key, Lease, MemoryStore, Once, Policy, Store};
 use testkit::gates::{Gate, Through};
 
@@ -34,7 +38,7 @@ fn intent() -> Intent {
 }
 
 fn with_lease(policy: Policy) -> Policy {
-    policy.with_lease(LEASE).expect("a valid lease")
+    policy.with_lease(LEASE)
 }
 
 /// An engine behind a gate, under `hold`.
@@ -94,15 +98,10 @@ async fn phase(gate: &Gate) -> Option<Phase> {
 /// the next attempt may run.
 async fn take_over(store: &MemoryStore) -> Lease {
     let found = store.find(&key()).await.expect("memory answers");
-    let ask = Ask {
-        key: key(),
-        intent: intent(),
-        token: Token::random(),
-        owner: Owner::new("another process"),
-        terms: Terms::DEFAULT.with_after_crash(AfterCrash::Retry),
-        takeover: found.map_or(Takeover::Never, |record| Takeover::Of(record.fence)),
-        not_after: store.memory_clock().now().after(LEASE),
-    };
+    let ask = Ask::new(key(), intent(), store.memory_clock().now().after(LEASE))
+        .with_owner(Owner::new("another process"))
+        .with_terms(Terms::DEFAULT.with_after_crash(AfterCrash::Retry))
+        .with_takeover(found.map_or(Takeover::Never, |record| Takeover::Of(record.fence)));
     match store.claim(&ask).await.expect("memory answers") {
         Claim::Granted(lease) => lease,
         other => panic!("not granted but {other:?}"),

@@ -20,8 +20,8 @@ async fn a_repeat_gets_the_value_and_runs_nothing() {
     let counter = Counter::default();
     let first = once.run(&key(), &intent(), counter.quick()).await.unwrap();
     let again = once.run(&key(), &intent(), counter.quick()).await.unwrap();
-    assert_eq!(first, Ran { value: 1, replayed: false });
-    assert_eq!(again, Ran { value: 1, replayed: true });
+    assert_eq!(first, Ran::new(1, false));
+    assert_eq!(again, Ran::new(1, true));
     assert_eq!(counter.count(), 1);
 }
 
@@ -88,7 +88,7 @@ async fn work_that_outlasts_its_lease_keeps_it_by_renewal() {
 async fn a_handler_that_blocks_its_thread_does_not_stop_the_renewal() {
     // The lease is long enough for a renewal to be in time on a busy machine.
     let lease = Duration::from_secs(3);
-    let policy = Policy::hold().with_lease(lease).unwrap();
+    let policy = Policy::hold().with_lease(lease);
     let once = Once::new(MemoryStore::new()).with_policy(policy);
     let (go, told) = std::sync::mpsc::channel();
     let blocking = |_lease| async move {
@@ -157,7 +157,7 @@ async fn under_retry_the_next_attempt_takes_over() {
         assert!(lease.is_takeover());
         Ok(lease.attempt())
     };
-    assert_eq!(once.run(&key(), &intent(), takes_over).await.unwrap(), Ran { value: 2, replayed: false });
+    assert_eq!(once.run(&key(), &intent(), takes_over).await.unwrap(), Ran::new(2, false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +175,7 @@ async fn a_lost_lease_is_signalled_and_the_loser_gets_the_winners_outcome() {
         Ok(1)
     };
     let ran = once.run(&key(), &intent(), slow).await.unwrap();
-    assert_eq!(ran, Ran { value: 2, replayed: true });
+    assert_eq!(ran, Ran::new(2, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +193,7 @@ async fn a_late_owner_may_complete_without_a_takeover() {
         store.memory_clock().advance(LEASE * 3);
         Ok(1)
     };
-    assert_eq!(once.run(&key(), &intent(), late).await.unwrap(), Ran { value: 1, replayed: false });
+    assert_eq!(once.run(&key(), &intent(), late).await.unwrap(), Ran::new(1, false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +207,7 @@ async fn a_transactional_handler_records_its_outcome_itself() {
         Err::<String, _>(Failure::unknown("the answer to the commit was lost"))
     };
     let ran = once.run(&key(), &intent(), commits).await.unwrap();
-    assert_eq!(ran, Ran { value: "committed".to_owned(), replayed: false });
+    assert_eq!(ran, Ran::new("committed".to_owned(), false));
 }
 
 /// Without this rule, every retry would repeat the effect of a handler that forgets to record its
@@ -277,7 +277,7 @@ async fn the_finding_of_a_hook_is_recorded_under_transactional_too() {
     let once = once.with_reconcile(|_, _, _| async { Reconciled::Happened(Outcome::json(&7).unwrap()) });
     for _ in 0..2 {
         let ran = once.run(&key(), &intent(), counter.quick()).await.unwrap();
-        assert_eq!(ran, Ran { value: 7, replayed: true });
+        assert_eq!(ran, Ran::new(7, true));
     }
     assert_eq!(counter.count(), 1);
 }
@@ -310,7 +310,7 @@ fn an_engine_is_not_made_with_a_promise_that_its_store_cannot_keep() {
 #[tokio::test(start_paused = true)]
 async fn an_outcome_over_the_limit_is_recorded_without_its_body() {
     let (_, once) = engine();
-    let once = once.with_policy(with_lease(Policy::hold()).with_max_body_bytes(100).unwrap());
+    let once = once.with_policy(with_lease(Policy::hold()).with_max_body_bytes(100));
     let large = |_lease| async { Ok::<_, Failure>("x".repeat(99)) };
     let first = once.run(&key(), &intent(), large).await.unwrap();
     assert_eq!(first.value.len(), 99);
@@ -354,7 +354,7 @@ async fn the_finding_of_a_hook_is_recorded() {
     let counter = Counter::default();
     for _ in 0..2 {
         let ran = once.run(&key(), &intent(), counter.quick()).await.unwrap();
-        assert_eq!(ran, Ran { value: 7, replayed: true });
+        assert_eq!(ran, Ran::new(7, true));
     }
     assert_eq!(counter.count(), 0);
     assert_eq!(record(&gate).await.unwrap().attempt, 2);
@@ -366,10 +366,7 @@ async fn an_effect_that_did_not_happen_runs() {
     lost(&once).await;
     let once = once.with_reconcile(|_, _, _| async { Reconciled::DidNotHappen });
     let counter = Counter::default();
-    assert_eq!(
-        once.run(&key(), &intent(), counter.quick()).await.unwrap(),
-        Ran { value: 1, replayed: false }
-    );
+    assert_eq!(once.run(&key(), &intent(), counter.quick()).await.unwrap(), Ran::new(1, false));
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ fn alone() -> Runtime {
 /// An engine whose leases are short, and the way to its store.
 fn shared() -> (Gate, Once) {
     let gate = Gate::new();
-    let policy = Policy::retry().with_lease(Duration::from_millis(300)).unwrap();
+    let policy = Policy::retry().with_lease(Duration::from_millis(300));
     (gate.clone(), Once::new(Through(gate)).with_policy(policy))
 }
 

@@ -15,7 +15,7 @@ use super::{Counter, LEASE, engine, intent, key, take_over, with_lease};
 const MANY: usize = 64;
 
 fn waiting(policy: Policy, wait: Duration) -> Policy {
-    with_lease(policy).with_wait(wait).expect("a valid wait")
+    with_lease(policy).with_wait(wait)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,8 +240,8 @@ async fn a_waiter_hears_of_an_abandon_in_another_process() {
 #[tokio::test(start_paused = true)]
 async fn waiters_leave_the_asking_to_one_task() {
     let (gate, once) = engine();
-    let policy = Policy::hold().with_lease(Duration::from_secs(1)).unwrap();
-    let once = once.with_policy(policy.with_wait(Duration::from_secs(60)).unwrap());
+    let policy = Policy::hold().with_lease(Duration::from_secs(1));
+    let once = once.with_policy(policy.with_wait(Duration::from_secs(60)));
     let counter = Counter::default();
     let runs = (0..500).map(|_| {
         let (once, work) = (once.clone(), counter.work(Duration::from_secs(30)));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::poll;
-use semel::store::{Ack, Ask, Claim, RecordState, Takeover};
+use semel::store::{Ack, Claim, RecordState, Takeover};
 use semel::{Lease, Outcome, PostgresStore, Store, StoreError};
 use testkit::claims::{ask, granted, retried};
 use testkit::gates::{Cut, Proxy};
@@ -114,7 +114,7 @@ async fn takeover_whose_connection_is_cut_is_granted_once() {
             let lost = granted(&way.other, &retried(ask(&way.other, &name).await)).await;
             end_lease(&client, lost.key()).await;
             let ask = ask(&way.store, &name).await;
-            (lost, Ask { takeover: Takeover::WhenOver, ..ask })
+            (lost, ask.with_takeover(Takeover::WhenOver))
         },
         async |(_, ask)| way.store.claim(ask).await,
         async |(lost, ask), claim| {
@@ -224,8 +224,7 @@ async fn caller_that_goes_away_cancels_nothing_and_costs_nothing() {
     }
     // These are more than the queue has room for: a dropped caller frees its place soon.
     for number in 0..5_000 {
-        let asked =
-            Ask { key: semel::Key::new("tests", &format!("gone-{number}")).unwrap(), ..asked.clone() };
+        let asked = asked.clone().with_key(semel::Key::new("tests", &format!("gone-{number}")).unwrap());
         let claim = way.store.claim(&asked);
         assert!(poll!(claim).is_pending());
     }

@@ -70,7 +70,7 @@ async fn nothing_runs_while_the_server_has_no_room_for_connections() {
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
     let ran = Arc::new(AtomicBool::new(false));
     let runs = Arc::clone(&ran);
-    let once = Once::new(store.clone()).with_policy(Policy::hold().with_patience(Duration::ZERO).unwrap());
+    let once = Once::new(store.clone()).with_policy(Policy::hold().with_patience(Duration::ZERO));
     let work = |_lease| async move {
         runs.store(true, Ordering::Relaxed);
         Ok::<_, Failure>(())

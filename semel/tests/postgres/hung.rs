@@ -102,7 +102,7 @@ async fn claim_held_by_a_hung_server_takes_nothing_from_a_later_owner() {
 async fn claim_in_the_hands_of_a_hung_server_stays_voided() {
     let hung = Hung::start().await;
     let not_after = hung.store.now().await.unwrap().after(2 * PATIENCE);
-    let asked = Ask { not_after, ..ask(&hung.store, "key").await };
+    let asked = ask(&hung.store, "key").await.with_not_after(not_after);
     hung.ask_in_vain(&asked).await;
     let other = hung.place.store().await;
     until("the claim is voided", async || {
@@ -158,7 +158,7 @@ async fn time_is_told_although_the_process_that_was_asked_for_it_hangs() {
 async fn hung_server_under_load_leaves_no_tasks_behind() {
     let hung = Hung::start().await;
     let patience = Duration::from_millis(50);
-    let once = Once::new(hung.store.clone()).with_policy(Policy::hold().with_patience(patience).unwrap());
+    let once = Once::new(hung.store.clone()).with_policy(Policy::hold().with_patience(patience));
     let intent = Intent::of("charge", "", &1).unwrap();
     let run = async |name: String| {
         let key = Key::new("tests", &name).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use semel::store::{Ask, Claim};
+use semel::store::Claim;
 use semel::{Key, Scope, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::postgres::Place;
@@ -71,8 +71,7 @@ async fn sql_finds_a_record_by_the_id_that_the_store_gave_it() {
     let place = Place::shared();
     let (store, client) = (place.store().await, place.client().await);
     let keys = keys();
-    let asks =
-        join_all(keys.iter().map(async |key| Ask { key: key.clone(), ..ask(&store, "-").await })).await;
+    let asks = join_all(keys.iter().map(async |key| ask(&store, "-").await.with_key(key.clone()))).await;
     // Some values come twice; the second claim of a key is answered that it runs.
     for claimed in join_all(asks.iter().map(|ask| store.claim(ask))).await {
         assert!(matches!(claimed.unwrap(), Claim::Granted(_) | Claim::Running { .. }));

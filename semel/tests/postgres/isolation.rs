@@ -61,7 +61,7 @@ impl Shop {
 
     async fn granted(&self, name: &str) -> Lease {
         let terms = Terms::DEFAULT.with_after_crash(AfterCrash::Transactional);
-        granted(&self.store, &Ask { terms, ..ask(&self.store, name).await }).await
+        granted(&self.store, &ask(&self.store, name).await.with_terms(terms)).await
     }
 
     async fn effects(&self, lease: &Lease) -> i64 {
@@ -168,7 +168,7 @@ async fn a_transaction_that_locked_its_record_completes_whatever_is_renewed_or_a
             let lease = shop.granted(&format!("{way:?} {level:?}")).await;
             end_lease(&shop.client, lease.key()).await;
             let takeover = ask(&other, lease.key().value()).await;
-            let takeover = Ask { takeover: Takeover::WhenOver, ..takeover };
+            let takeover = takeover.with_takeover(Takeover::WhenOver);
             let meanwhile = async || {
                 assert_eq!(shop.store.renew(&lease, LEASE).await.unwrap(), Ack::Repeated);
                 let claimed = other.claim(&takeover).await.unwrap();
@@ -203,13 +203,13 @@ async fn slow(shop: Arc<Shop>, lease: Lease, takeover: Ask) -> Result<String, Fa
 #[tokio::test]
 async fn work_that_locked_its_record_outlasts_the_lease_that_the_engine_renews() {
     let shop = Arc::new(Shop::open().await);
-    let policy = Policy::transactional().with_lease(Duration::from_secs(1)).unwrap();
+    let policy = Policy::transactional().with_lease(Duration::from_secs(1));
     let once = Once::new(shop.store.clone()).with_policy(policy);
-    let takeover = Ask { takeover: Takeover::WhenOver, ..ask(&shop.store, "engine").await };
+    let takeover = ask(&shop.store, "engine").await.with_takeover(Takeover::WhenOver);
     let (key, intent) = (takeover.key.clone(), takeover.intent.clone());
     let working = Arc::clone(&shop);
     let ran = once.run(&key, &intent, move |lease| slow(working, lease, takeover)).await.unwrap();
-    assert_eq!(ran, Ran { value: "charged".to_owned(), replayed: false });
+    assert_eq!(ran, Ran::new("charged".to_owned(), false));
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn a_lock_that_is_rolled_back_leaves_the_key_to_the_next_attempt() {
     let mut tx = client.transaction().await.unwrap();
     assert_eq!(shop.store.lock_in(&mut tx, &lease).await.unwrap(), Ack::Applied);
     tx.rollback().await.unwrap();
-    let takeover = Ask { takeover: Takeover::WhenOver, ..ask(&shop.store, "rolled back").await };
+    let takeover = ask(&shop.store, "rolled back").await.with_takeover(Takeover::WhenOver);
     let winner = granted(&shop.store, &takeover).await;
     assert!(winner.fence() > lease.fence());
 }

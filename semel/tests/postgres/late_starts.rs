@@ -45,7 +45,7 @@ async fn late(
 ) -> Pin<Box<impl Future<Output = Result<Ran<u32>, RunError>> + use<>>> {
     // The store knows its clock from then on, so that the claim is the first request.
     let _warm = granted(store, &ask(store, &Token::random().to_string()).await).await;
-    let policy = Policy::hold().with_lease(LEASE).unwrap().with_patience(patience).unwrap();
+    let policy = Policy::hold().with_lease(LEASE).with_patience(patience);
     let once = Once::new(store.clone()).with_policy(policy);
     let mut run = Box::pin(starts.clone().run(once));
     let sent = std::future::poll_fn(|context| Poll::Ready(run.as_mut().poll(context).is_pending())).await;
@@ -99,5 +99,5 @@ async fn late_attempt_starts_once_the_lock_is_gone_and_the_key_is_its_own() {
     sleep(LEASE).await;
     assert_eq!(starts.count(), 0);
     locking.rollback().await.unwrap();
-    assert_eq!(running.await.unwrap().unwrap(), Ran { value: 1, replayed: false });
+    assert_eq!(running.await.unwrap().unwrap(), Ran::new(1, false));
 }

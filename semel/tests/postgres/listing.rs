@@ -28,7 +28,7 @@ async fn pages_hold_each_record_once_while_others_are_added() {
     };
     let paging = async {
         let mut seen = BTreeSet::new();
-        let mut query = ListQuery { limit: 7, ..ListQuery::default() };
+        let mut query = ListQuery::default().with_limit(7);
         loop {
             let page = store.list(&query).await.unwrap();
             assert!(page.records.len() <= 7);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use semel::store::{Ack, Ask, Claim, RecordState, Takeover};
+use semel::store::{Ack, Claim, RecordState, Takeover};
 use semel::{Lease, Outcome, PostgresStore, Store};
 use testkit::claims::{ask, granted, retried};
 use testkit::stores::postgres::{Place, end_lease};
@@ -48,7 +48,7 @@ async fn no_operation_waits_for_a_transaction_of_a_user() {
     let place = Place::shared();
     let (store, mut client) = (place.store().await, place.client().await);
     let other = place.store().await;
-    let takeover = Ask { takeover: Takeover::WhenOver, ..ask(&other, "locked").await };
+    let takeover = ask(&other, "locked").await.with_takeover(Takeover::WhenOver);
     let lease = locked(&store, &mut client, async |lease| {
         let renewed = at_once(async || store.renew(lease, Duration::from_secs(30)).await).await;
         assert_eq!(renewed.unwrap(), Ack::Repeated);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use semel::admin::{Prune, Pruning, continuously_prune};
-use semel::store::{Ack, Ask, Claim, Terms};
+use semel::store::{Ack, Claim, Terms};
 use semel::{Fence, Outcome, PostgresStore, Store, Timestamp};
 use testkit::claims::{ask, granted, retried};
 use testkit::gates::Counted;
@@ -71,7 +71,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
     let removed = join_all(stores.iter().map(async |store| {
         let mut removed = 0;
         loop {
-            let gone = store.prune(&Prune { limit: 700, ..Prune::default() }).await.unwrap();
+            let gone = store.prune(&Prune::default().with_limit(700)).await.unwrap();
             assert!(gone <= 700);
             removed += gone;
             // Another pruner may have been faster; when nothing is left, all pruners learn it.
@@ -117,7 +117,7 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
                     return;
                 }
                 let name = format!("key-{}", turn % KEYS);
-                let ask = retried(Ask { terms, ..ask(&store, &name).await });
+                let ask = retried(ask(&store, &name).await.with_terms(terms));
                 let Ok(Claim::Granted(lease)) = store.claim(&ask).await else { continue };
                 let grant = Grant { fence: lease.fence(), deadline: lease.deadline() };
                 grants.lock().unwrap().entry(name).or_default().push(grant);
@@ -203,7 +203,7 @@ async fn partitions_are_pruned_each_by_itself() {
     }
     let filled = "select count(distinct tableoid) from records";
     assert_eq!(client.query_one(filled, &[]).await.unwrap().get::<_, i64>(0), 3);
-    assert_eq!(store.prune(&Prune { limit: 20, ..Prune::default() }).await.unwrap(), 20);
+    assert_eq!(store.prune(&Prune::default().with_limit(20)).await.unwrap(), 20);
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 10);
     assert_eq!(names(&client).await, kept);
 }
@@ -220,8 +220,7 @@ async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() 
     let connections = async || client.query(connections, &[&token.to_string()]).await.unwrap();
 
     // Without a schema, every call fails.
-    let pruning =
-        Pruning { idle: Duration::from_millis(20), busy: Duration::from_millis(5), ..Pruning::default() };
+    let pruning = Pruning::default().with_idle(Duration::from_millis(20)).with_busy(Duration::from_millis(5));
     let (counted, calls) = Counted::to(own.options().connect().await.unwrap());
     let pruner = continuously_prune(counted, pruning);
     calls.next().await;

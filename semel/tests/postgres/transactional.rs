@@ -86,8 +86,8 @@ enum Fate {
 #[tokio::test]
 async fn the_run_returns_the_outcome_that_the_handler_commits() {
     let shop = Shop::open().await;
-    assert_eq!(shop.run(7, Fate::Well).await.unwrap(), Ran { value: 7, replayed: false });
-    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 7, replayed: true });
+    assert_eq!(shop.run(7, Fate::Well).await.unwrap(), Ran::new(7, false));
+    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran::new(7, true));
     assert_eq!(shop.effects().await, 1);
 }
 
@@ -97,16 +97,16 @@ async fn a_transaction_that_was_lost_is_taken_over_and_committed_once() {
     let failed = shop.run(7, Fate::Killed).await;
     assert!(matches!(failed, Err(RunError::Failed { nothing_happened: false, .. })), "{failed:?}");
     assert_eq!(shop.effects().await, 0);
-    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 8, replayed: false });
-    assert_eq!(shop.run(9, Fate::Well).await.unwrap(), Ran { value: 8, replayed: true });
+    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran::new(8, false));
+    assert_eq!(shop.run(9, Fate::Well).await.unwrap(), Ran::new(8, true));
     assert_eq!(shop.effects().await, 1);
 }
 
 #[tokio::test]
 async fn a_commit_that_was_not_heard_of_is_found_and_not_repeated() {
     let shop = Shop::open().await;
-    assert_eq!(shop.run(7, Fate::UnheardOf).await.unwrap(), Ran { value: 7, replayed: false });
-    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran { value: 7, replayed: true });
+    assert_eq!(shop.run(7, Fate::UnheardOf).await.unwrap(), Ran::new(7, false));
+    assert_eq!(shop.run(8, Fate::Well).await.unwrap(), Ran::new(7, true));
     assert_eq!(shop.effects().await, 1);
 }
 
@@ -152,8 +152,8 @@ async fn an_outcome_whose_transaction_is_still_open_is_waited_for() {
         is_locked.await?;
         Ok(7)
     };
-    let ran = once.run(&shop.key, &shop.intent, leaves_it_open).await.unwrap();
-    assert_eq!(ran, Ran { value: 7, replayed: false });
+    let ran = shop.once.run(&shop.key, &shop.intent, leaves_it_open).await.unwrap();
+    assert_eq!(ran, Ran::new(7, false));
 }
 
 #[tokio::test]

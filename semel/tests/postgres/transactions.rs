@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use bytes::Bytes;
-use semel::error::LeaseLost;
+use semel::error::{ErrorKind, LeaseLost};
 use semel::store::{Ack, Claim, RecordState};
 use semel::{Lease, Outcome, PostgresStore, Store};
 use testkit::claims::{ask, granted};
@@ -16,6 +16,8 @@ type Anything = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     TokioPostgres,
+    /// By the lease, in a transaction of tokio-postgres.
+    Lease,
     #[cfg(feature = "sqlx")]
     Sqlx,
     #[cfg(feature = "sqlx")]
@@ -25,6 +27,7 @@ enum Way {
 
 const WAYS: &[Way] = &[
     Way::TokioPostgres,
+    Way::Lease,
     #[cfg(feature = "sqlx")]
     Way::Sqlx,
     #[cfg(feature = "sqlx")]
@@ -72,12 +75,15 @@ impl Way {
     ) -> Result<(), Anything> {
         let key = lease.key().value();
         match self {
-            Self::TokioPostgres => {
+            Self::TokioPostgres | Self::Lease => {
                 let mut client = place.client().await;
                 let pid = pid(&client).await;
                 let mut tx = client.transaction().await?;
                 tx.execute("insert into effects values ($1)", &[&key]).await?;
-                store.complete_in(&mut tx, lease, &outcome()).await?.applied()?;
+                match self {
+                    Self::Lease => lease.complete_in(&mut tx, outcome()).await?,
+                    _ => store.complete_in(&mut tx, lease, &outcome()).await?.applied()?,
+                }
                 if end == End::Rollback {
                     return Ok(tx.rollback().await?);
                 }
@@ -174,7 +180,7 @@ impl Shop {
                 assert_eq!(recorded, outcome());
                 (true, effects)
             }
-            RecordState::Released => panic!("nobody released it"),
+            other => panic!("nobody released it: {other:?}"),
         }
     }
 }
@@ -231,6 +237,17 @@ async fn a_connection_that_dies_after_the_commit_takes_nothing_back() {
 }
 
 #[tokio::test]
+async fn a_lease_of_another_store_is_refused() {
+    let shop = Shop::open().await;
+    let memory = semel::MemoryStore::new();
+    let lease = granted(&memory, &ask(&memory, "key").await).await;
+    let refused = shop.book(Way::Lease, &lease, End::Commit).await.expect_err("it is not of Postgres");
+    assert_eq!(refused.downcast_ref::<semel::Error>().unwrap().kind(), ErrorKind::Refused);
+    let effects = shop.client.query_one("select count(*) from effects", &[]).await.unwrap();
+    assert_eq!(effects.get::<_, i64>(0), 0);
+}
+
+#[tokio::test]
 async fn a_stale_lease_leaves_without_effect() {
     let shop = Shop::open().await;
     for way in WAYS {
@@ -242,6 +259,10 @@ async fn a_stale_lease_leaves_without_effect() {
                 let refused: &tokio_postgres::Error = refused.downcast_ref().unwrap();
                 assert_eq!(refused.code().unwrap().code(), "SM409");
                 assert!(refused.as_db_error().unwrap().message().contains("superseded"), "{refused:?}");
+            }
+            Way::Lease => {
+                let refused: &semel::Error = refused.downcast_ref().unwrap();
+                assert_eq!(refused.kind(), ErrorKind::LeaseLost);
             }
             _ => assert_eq!(refused.downcast_ref(), Some(&LeaseLost(Ack::Superseded)), "{way:?}"),
         }

@@ -39,7 +39,7 @@ async fn passed(store: &PostgresStore, client: &Client) {
     let moved = async {
         loop {
             due(client).await;
-            store.prune(&PACED).await.unwrap();
+            store.prune(&Prune::default().with_paced(true)).await.unwrap();
             if !client.query_one(behind, &[]).await.unwrap().get::<_, bool>(0) {
                 return;
             }
@@ -56,7 +56,7 @@ async fn unsettled(store: &PostgresStore) -> Vec<(String, Phase)> {
     let shown = page.records.iter().map(|record| (record.key.value().to_owned(), record.phase(page.now)));
     let shown: Vec<_> = shown.collect();
     for phase in [Phase::Held, Phase::Lost] {
-        let query = ListQuery { phase: Some(phase), ..ListQuery::default() };
+        let query = ListQuery::default().with_phase(Some(phase));
         let listed = store.list(&query).await.unwrap().records;
         let listed: Vec<_> = listed.iter().map(|record| (record.key.value().to_owned(), phase)).collect();
         let among: Vec<_> = shown.iter().filter(|(_, is)| *is == phase).cloned().collect();
@@ -101,7 +101,7 @@ async fn unsettled_records_that_the_watermark_passes_are_entered_and_found() {
     assert_eq!(unsettled(&store).await, [held("held"), ("lost".to_owned(), Phase::Lost)]);
     let stats = store.stats().await.unwrap();
     assert_eq!([stats.running, stats.held, stats.lost, stats.done], [1, 1, 1, 1]);
-    let running = ListQuery { phase: Some(Phase::Running), ..ListQuery::default() };
+    let running = ListQuery::default().with_phase(Some(Phase::Running));
     assert_eq!(store.list(&running).await.unwrap().records[0].key.value(), "works long");
 
     // A change of their state is seen at once.

@@ -47,8 +47,8 @@ impl Path for Counting {
 async fn repeats_of_a_locked_key_ask_together() {
     let place = Place::shared();
     let counting = Counting { store: place.store().await, claims: Arc::default() };
-    let policy = Policy::transactional().with_lease(LEASE).unwrap();
-    let policy = policy.with_wait(Duration::from_secs(60)).unwrap();
+    let policy = Policy::transactional().with_lease(LEASE);
+    let policy = policy.with_wait(Duration::from_secs(60));
     let once = Once::new(Through(counting.clone())).with_policy(policy);
     let (key, intent) = (Key::new("tests", "waited for").unwrap(), Intent::of("charge", "", &1).unwrap());
     let (locked, may_commit) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -80,9 +80,9 @@ async fn repeats_of_a_locked_key_ask_together() {
     sleep(LEASE * 6).await;
     assert!(repeats.iter().all(|repeat| !repeat.is_finished()));
     may_commit.notify_one();
-    assert_eq!(first.await.unwrap().unwrap(), Ran { value: 1, replayed: false });
+    assert_eq!(first.await.unwrap().unwrap(), Ran::new(1, false));
     for repeat in join_all(repeats).await {
-        assert_eq!(repeat.unwrap().unwrap(), Ran { value: 1, replayed: true });
+        assert_eq!(repeat.unwrap().unwrap(), Ran::new(1, true));
     }
     let claims = counting.claims.load(Ordering::Relaxed);
     let polls = began.elapsed().as_millis() as usize / 25;

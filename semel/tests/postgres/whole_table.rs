@@ -90,7 +90,7 @@ async fn filled() -> (Place, Client, i64) {
         let behind = "select watermark < now() - interval '3 min' from upkeep";
         while client.query_one(behind, &[]).await.unwrap().get(0) {
             client.batch_execute("update upkeep set sweep_at = now()").await.unwrap();
-            store.prune(&Prune { paced: true, limit: 1, ..Prune::default() }).await.unwrap();
+            store.prune(&Prune::default().with_paced(true).with_limit(1)).await.unwrap();
         }
     };
     timeout(PATIENCE, passed).await.expect("the watermark moves");
@@ -127,11 +127,11 @@ async fn a_large_table_is_never_read_as_a_whole() {
     assert!(stats.done.abs_diff(ROWS as u64) < ROWS as u64 / 10 && stats.released < 1_000, "{stats:?}");
     check("stats", read);
 
-    let oldest = ListQuery { realm: Some("other".to_owned()), ..ListQuery::default() };
+    let oldest = ListQuery::default().with_realm(Some("other".to_owned()));
     let (page, read) = reads(&place, async |store| store.list(&oldest).await.unwrap()).await;
     assert!(page.records.is_empty() && page.next.is_some());
     check("a page of a list", read);
-    let only = ListQuery { value: Some("key-199999".to_owned()), ..ListQuery::default() };
+    let only = ListQuery::default().with_value(Some("key-199999".to_owned()));
     let store = place.store().await;
     let (names, calls) = listed(&store, only).await;
     assert_eq!(names, ["key-199999"]);
@@ -139,7 +139,7 @@ async fn a_large_table_is_never_read_as_a_whole() {
 
     // Of two processes in one minute, one sweeps a part, and the other leaves the work to it.
     client.batch_execute("update upkeep set sweep_page = 0, sweep_at = now()").await.unwrap();
-    let paced = Prune { paced: true, ..Prune::default() };
+    let paced = Prune::default().with_paced(true);
     let at = async || client.query_one("select sweep_page from upkeep", &[]).await.unwrap().get::<_, i64>(0);
     for expected in [64, 64] {
         let (removed, read) = reads(&place, async |store| store.prune(&paced).await.unwrap()).await;

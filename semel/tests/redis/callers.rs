@@ -25,11 +25,11 @@ async fn dropped_callers_cancel_nothing_and_cost_nothing() {
     drop(sent);
     for number in 0..5_000 {
         let key = Key::new("tests", &format!("gone-{number}")).unwrap();
-        let asked = Ask { key, ..asked.clone() };
+        let asked = asked.clone().with_key(key);
         assert!(poll!(store.claim(&asked)).is_pending());
     }
     server.go_on();
-    let another = Ask { key: Key::new("tests", "another").unwrap(), ..asked.clone() };
+    let another = asked.clone().with_key(Key::new("tests", "another").unwrap());
     lease(settled(async || store.claim(&another).await).await);
     let mut client = server.connection().await;
     assert_eq!(say::<Vec<String>>(&mut client, &format!("KEYS {}*gone*", place.prefix)).await.len(), 0);
@@ -59,9 +59,8 @@ async fn close_answers_what_is_queued_and_takes_nothing_more() {
     let place = Place::shared();
     let (store, other) = (place.store().await, place.store().await);
     let now = ask(&store, "key").await;
-    let asks: Vec<Ask> = (0..1_000)
-        .map(|n| Ask { key: Key::new("tests", &format!("key-{n}")).unwrap(), ..now.clone() })
-        .collect();
+    let asks: Vec<Ask> =
+        (0..1_000).map(|n| now.clone().with_key(Key::new("tests", &format!("key-{n}")).unwrap())).collect();
     let mut claims: Vec<_> = asks.iter().map(|asked| Box::pin(store.claim(asked))).collect();
     for claim in &mut claims {
         assert!(claim.as_mut().now_or_never().is_none(), "it cannot have been answered yet");

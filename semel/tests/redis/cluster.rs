@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use semel::admin::{ListQuery, Prune};
 use semel::store::conformance::{self, Subject};
-use semel::store::{Ask, Claim, Terms};
+use semel::store::{Claim, Terms};
 use semel::{Key, RedisStore, Store};
 use testkit::claims::{ask, done, granted, is_replayed, lease, outcome, retried};
 use testkit::servers::RedisServers;
@@ -256,7 +256,7 @@ async fn a_cluster_is_found_by_any_of_its_servers_and_looked_at_as_a_whole() {
     let by_replica = Place { prefix: place.prefix.clone(), ..cluster.place_by(replica) };
     let other = by_replica.store().await;
     for limit in [1, 10, 100, 1_000] {
-        let seen = listed(&other, ListQuery { limit, ..ListQuery::default() }).await;
+        let seen = listed(&other, ListQuery::default().with_limit(limit)).await;
         assert_eq!(seen.len(), KEYS, "in pages of {limit}");
         assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), (0..KEYS).map(key).collect());
     }
@@ -264,12 +264,12 @@ async fn a_cluster_is_found_by_any_of_its_servers_and_looked_at_as_a_whole() {
     let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
     let mut last = None;
     for number in 0..40 {
-        let asked = retried(Ask { terms, ..ask(&store, &format!("over-{number}")).await });
+        let asked = retried(ask(&store, &format!("over-{number}")).await.with_terms(terms));
         last = Some(granted(&store, &asked).await);
     }
     let last = last.unwrap();
     until("they are over", async || other.find(last.key()).await.unwrap().is_none()).await;
-    assert_eq!(other.prune(&Prune { limit: 25, ..Prune::default() }).await.unwrap(), 25);
+    assert_eq!(other.prune(&Prune::default().with_limit(25)).await.unwrap(), 25);
     assert_eq!(other.prune(&Prune::default()).await.unwrap(), 15);
     assert_eq!(listed(&store, ListQuery::default()).await.len(), KEYS);
 

@@ -70,7 +70,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_stays_voided() {
         let place = server.place();
         let (store, other) = two_stores(&place).await;
         let not_after = store.now().await.unwrap().after(3 * PATIENCE);
-        let asked = Ask { not_after, ..ask(&store, "key").await };
+        let asked = ask(&store, "key").await.with_not_after(not_after);
         server.freeze();
         ask_in_vain(&store, &asked).await;
         if is_late {

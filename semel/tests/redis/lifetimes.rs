@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel::admin::{Inspect, OperatorAck, Prune};
-use semel::store::{Ask, Terms};
+use semel::store::Terms;
 use semel::{AfterCrash, Lease, RedisStore, Store, Timestamp};
 use testkit::claims::{ask, done, granted};
 use testkit::stores::redis::{Place, Server, say};
@@ -16,7 +16,7 @@ const GRACE: Duration = Duration::from_secs(60);
 async fn short_lived(store: &RedisStore, name: &str) -> Lease {
     let terms = Terms::new(Terms::MIN_LEASE, Terms::MIN_LEASE).unwrap();
     let terms = terms.with_after_crash(AfterCrash::Retry);
-    granted(store, &Ask { terms, ..ask(store, name).await }).await
+    granted(store, &ask(store, name).await.with_terms(terms)).await
 }
 
 async fn until_expired(store: &RedisStore, lease: &Lease) {
@@ -63,7 +63,7 @@ async fn redis_removes_a_record_a_while_after_it_has_expired() {
     let terms = Terms::new(Duration::from_secs(5), Duration::from_secs(100)).unwrap();
     let terms = terms.with_after_crash(AfterCrash::Retry);
 
-    let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
+    let lease = granted(&store, &ask(&store, "key").await.with_terms(terms)).await;
     assert!(is_removed_in_time(&lease).await);
     for length in [500, 5] {
         store.renew(&lease, Duration::from_secs(length)).await.unwrap().applied().unwrap();
@@ -100,7 +100,7 @@ async fn the_longest_terms_are_kept_to_the_microsecond() {
     let place = Place::shared();
     let store = place.store().await;
     let terms = Terms::new(Terms::MAX_LEASE, Terms::MAX_RETENTION).unwrap();
-    let lease = granted(&store, &Ask { terms, ..ask(&store, "key").await }).await;
+    let lease = granted(&store, &ask(&store, "key").await.with_terms(terms)).await;
     let record = store.find(lease.key()).await.unwrap().unwrap();
     assert_eq!(record.retention, Terms::MAX_RETENTION);
     assert_eq!(record.lease_until.since(record.created_at), Terms::MAX_LEASE);
@@ -130,11 +130,11 @@ async fn prune_removes_what_is_over_and_nothing_else() {
     for lease in &over {
         until_expired(&store, lease).await;
     }
-    assert_eq!(store.prune(&Prune { limit: 0, ..Prune::default() }).await.unwrap(), 0);
-    assert_eq!(store.prune(&Prune { realm: Some("test".into()), ..Prune::default() }).await.unwrap(), 0);
-    assert_eq!(store.prune(&Prune { limit: 20, ..Prune::default() }).await.unwrap(), 20);
+    assert_eq!(store.prune(&Prune::default().with_limit(0)).await.unwrap(), 0);
+    assert_eq!(store.prune(&Prune::default().with_realm(Some("test".into()))).await.unwrap(), 0);
+    assert_eq!(store.prune(&Prune::default().with_limit(20)).await.unwrap(), 20);
     assert_eq!(
-        store.prune(&Prune { realm: Some("tests".into()), limit: 20, ..Prune::default() }).await.unwrap(),
+        store.prune(&Prune::default().with_realm(Some("tests".into())).with_limit(20)).await.unwrap(),
         10
     );
     assert_eq!(store.prune(&Prune::default()).await.unwrap(), 0);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use semel::admin::{Cursor, Inspect, ListQuery};
-use semel::store::{Ask, Phase};
+use semel::store::Phase;
 use semel::{Key, RedisStore, Scope, Store};
 use testkit::claims::{ask, granted};
 use testkit::stores::redis::{Place, Server};
@@ -29,7 +29,7 @@ pub(crate) async fn listed(store: &RedisStore, mut query: ListQuery) -> Vec<Key>
 pub(crate) async fn claim_all(store: &RedisStore, keys: impl IntoIterator<Item = Key>) {
     let now = ask(store, "key").await;
     join_all(keys.into_iter().map(async |key| {
-        granted(store, &Ask { key, token: semel::store::Token::random(), ..now.clone() }).await;
+        granted(store, &now.clone().with_key(key).with_token(semel::store::Token::random())).await;
     }))
     .await;
 }
@@ -46,7 +46,7 @@ async fn every_key_is_on_exactly_one_page_whatever_their_length() {
     claim_all(&store, (0..KEYS).map(key)).await;
     let all: BTreeSet<Key> = (0..KEYS).map(key).collect();
     for limit in [1, 10, 17, 100, 499, 1_000, 5_000] {
-        let seen = listed(&store, ListQuery { limit, ..ListQuery::default() }).await;
+        let seen = listed(&store, ListQuery::default().with_limit(limit)).await;
         assert_eq!(seen.len(), KEYS, "in pages of {limit}");
         assert!(seen.into_iter().collect::<BTreeSet<_>>() == all, "in pages of {limit}");
     }
@@ -89,7 +89,7 @@ async fn pages_hold_each_record_once_while_others_are_added() {
         }
     };
     let paging = async {
-        let seen = listed(&store, ListQuery { limit: 7, ..ListQuery::default() }).await;
+        let seen = listed(&store, ListQuery::default().with_limit(7)).await;
         done.store(true, Ordering::Relaxed);
         seen
     };
@@ -115,16 +115,16 @@ async fn a_realm_is_taken_literally_whatever_its_name() {
         claim_all(&store, [of(realm, ""), of(realm, "a:*{b}%")]).await;
     }
     for realm in realms {
-        let query = ListQuery { realm: Some(realm.into()), limit: 1, ..ListQuery::default() };
+        let query = ListQuery::default().with_realm(Some(realm.into())).with_limit(1);
         let seen: BTreeSet<Key> = listed(&store, query.clone()).await.into_iter().collect();
         assert_eq!(seen, BTreeSet::from([of(realm, ""), of(realm, "a:*{b}%")]), "{realm}");
-        let one = ListQuery { principal: Some("a:*{b}%".into()), ..query.clone() };
+        let one = query.clone().with_principal(Some("a:*{b}%".into()));
         assert_eq!(listed(&store, one.clone()).await, [of(realm, "a:*{b}%")], "{realm}");
-        let whole = ListQuery { value: Some("key".into()), ..one };
+        let whole = one.with_value(Some("key".into()));
         assert_eq!(listed(&store, whole).await, [of(realm, "a:*{b}%")], "{realm}");
     }
     assert_eq!(listed(&store, ListQuery::default()).await.len(), 2 * realms.len());
-    let nobody = ListQuery { realm: Some("nobody".into()), ..ListQuery::default() };
+    let nobody = ListQuery::default().with_realm(Some("nobody".into()));
     assert!(listed(&store, nobody).await.is_empty());
 }
 
@@ -149,7 +149,7 @@ async fn stale_shows_what_is_held_and_nothing_else() {
         let lease = granted(&store, &ask(&store, &format!("held-{number}")).await).await;
         store.abandon(&lease, "lost").await.unwrap().applied().unwrap();
     }
-    let mut query = ListQuery { limit: 3, ..ListQuery::default() };
+    let mut query = ListQuery::default().with_limit(3);
     let mut held = BTreeSet::new();
     loop {
         let page = store.stale(&query).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_page_of_nothing_is_the_last() {
     let server = Server::start("");
     let store = server.place().store().await;
     claim_all(&store, (0..50).map(key)).await;
-    let page = store.list(&ListQuery { limit: 0, ..ListQuery::default() }).await.unwrap();
+    let page = store.list(&ListQuery::default().with_limit(0)).await.unwrap();
     // A caller that requests no records would ask for ever.
     assert!(page.records.is_empty() && page.next.is_none(), "{page:?}");
 }
@@ -182,12 +182,12 @@ async fn a_cursor_of_another_store_is_refused() {
     let server = Server::start("");
     let store = server.place().store().await;
     for foreign in ["", "tests\n\nkey-1", "0", "0.x", "0.-1", "0.0.", "é.1", "0.10000000000000000"] {
-        let query = ListQuery { after: Some(Cursor::new(foreign)), ..ListQuery::default() };
+        let query = ListQuery::default().with_after(Some(Cursor::new(foreign)));
         let error = store.list(&query).await.expect_err(foreign);
         assert!(!error.is_transient() && error.to_string().contains("cursor"), "{foreign}: {error}");
     }
     // A cursor that leads nowhere shows nothing, and ends the listing.
-    let query = ListQuery { after: Some(Cursor::new("ffff.0")), ..ListQuery::default() };
+    let query = ListQuery::default().with_after(Some(Cursor::new("ffff.0")));
     assert!(store.list(&query).await.unwrap().next.is_none());
 }
 

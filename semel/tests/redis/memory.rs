@@ -25,7 +25,7 @@ async fn nothing_runs_while_memory_is_full_and_all_goes_on_when_there_is_room() 
     assert!(error.is_transient() && !error.is_unknown(), "{error}");
     let ran = Arc::new(AtomicBool::new(false));
     let runs = Arc::clone(&ran);
-    let once = Once::new(store.clone()).with_policy(Policy::hold().with_patience(Duration::ZERO).unwrap());
+    let once = Once::new(store.clone()).with_policy(Policy::hold().with_patience(Duration::ZERO));
     let work = |_lease| async move {
         runs.store(true, Ordering::Relaxed);
         Ok::<_, Failure>(())

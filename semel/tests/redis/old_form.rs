@@ -85,7 +85,7 @@ async fn a_lost_attempt_in_the_old_form_is_held_and_not_taken_over() {
     let stats = Inspect::stats(&store).await.unwrap();
     assert_eq!((stats.held, stats.lost), (1, 0));
     for takeover in [Takeover::Never, Takeover::WhenOver] {
-        let ask = retried(Ask { takeover, token: Token::random(), ..asked.clone() });
+        let ask = retried(asked.clone().with_takeover(takeover).with_token(Token::random()));
         let claim = store.claim(&ask).await.unwrap();
         assert!(matches!(&claim, Claim::Held(held) if held.fence == record.fence), "{claim:?}");
     }
@@ -139,7 +139,7 @@ async fn an_attempt_in_the_old_form_stays_from_the_first_look_on() {
 async fn the_hook_or_the_operator_takes_a_key_in_the_old_form_over_by_its_fence() {
     let place = Place::shared();
     let (store, asked, record) = upgraded(&place, running).await;
-    let ask = retried(Ask { takeover: Takeover::Of(record.fence), ..asked });
+    let ask = retried(asked.with_takeover(Takeover::Of(record.fence)));
     let lease = lease(store.claim(&ask).await.unwrap());
     assert_eq!(lease.attempt(), 2);
     let taken = store.find(lease.key()).await.unwrap().unwrap();
@@ -157,7 +157,7 @@ async fn an_outcome_in_the_old_form_is_replayed_and_expires_when_it_would_have()
     let (store, asked, record) = upgraded(&place, done).await;
     assert_eq!(record.expires_at().unwrap().as_micros(), record.created_at.as_micros() + RETENTION);
     let kept = Outcome::new(201).unwrap().with_body("old").unwrap();
-    let claim = store.claim(&Ask { intent: Intent::of("charge", "", &1).unwrap(), ..asked }).await.unwrap();
+    let claim = store.claim(&asked.with_intent(Intent::of("charge", "", &1).unwrap())).await.unwrap();
     assert!(matches!(&claim, Claim::Done(done) if done.outcome == kept), "{claim:?}");
 }
 

@@ -83,8 +83,7 @@ async fn several_of_the_largest_go_out_together() {
 async fn notes_and_owners_are_kept_as_they_are() {
     let place = Place::shared();
     let store = place.store().await;
-    let asked =
-        semel::store::Ask { owner: semel::store::Owner::new(&"é".repeat(200)), ..ask(&store, "key").await };
+    let asked = ask(&store, "key").await.with_owner(semel::store::Owner::new(&"é".repeat(200)));
     let lease = granted(&store, &asked).await;
     store.abandon(&lease, &"ü".repeat(400)).await.unwrap().applied().unwrap();
     let record = place.store().await.find(lease.key()).await.unwrap().unwrap();

@@ -57,7 +57,7 @@ async fn a_claim_that_the_replica_lacks_is_unknown_to_every_caller() {
     is_unknown(store.claim(&asked).await);
     let other = pair.careful().await;
     is_unknown(other.claim(&asked).await);
-    is_unknown(other.claim(&Ask { not_after: asked.not_after, ..ask_at(asked.not_after, "key") }).await);
+    is_unknown(other.claim(&ask_at(asked.not_after, "key").with_not_after(asked.not_after)).await);
     is_unknown(other.find(&asked.key).await);
     // A store that does not require replicas does not wait for them.
     let careless = pair.place.store().await;
@@ -122,7 +122,7 @@ async fn a_repeat_is_itself_something_that_the_replica_has_to_get() {
             "claim" => assert_eq!(granted_at_last(&store, &asked).await.fence(), lease.fence()),
             "replay" => {
                 let claim = settled(async || {
-                    store.claim(&Ask { not_after: asked.not_after, ..ask_at(asked.not_after, "done") }).await
+                    store.claim(&ask_at(asked.not_after, "done").with_not_after(asked.not_after)).await
                 })
                 .await;
                 assert!(is_replayed(&claim, "done"), "{claim:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use semel::admin::{Inspect, ListQuery, Prune, Stats};
-use semel::store::{Ask, Takeover, Token};
+use semel::store::{Takeover, Token};
 use semel::{Fence, Store, StoreError};
 use testkit::claims::{ask, granted, outcome, retried};
 use testkit::stores::redis::{Place, Server, say};
@@ -76,7 +76,7 @@ async fn an_unreadable_record_is_an_error_to_all_and_stays_as_it_is() {
 
         is_unreadable(store.claim(&ask(&store, "key").await).await, &place_of("claim"));
         is_unreadable(store.claim(&asked).await, &place_of("repeated claim"));
-        let taking = Ask { takeover: Takeover::WhenOver, ..ask(&store, "key").await };
+        let taking = ask(&store, "key").await.with_takeover(Takeover::WhenOver);
         is_unreadable(store.claim(&taking).await, &place_of("takeover"));
         is_unreadable(store.complete(&lease, &outcome("key")).await, &place_of("complete"));
         is_unreadable(store.renew(&lease, Duration::from_secs(1)).await, &place_of("renew"));
@@ -88,12 +88,10 @@ async fn an_unreadable_record_is_an_error_to_all_and_stays_as_it_is() {
         is_unreadable(void, &place_of("void of another"));
         is_unreadable(store.find(&asked.key).await, &place_of("find"));
         is_unreadable(store.list(&ListQuery::default()).await, &place_of("list"));
-        let exactly = ListQuery {
-            realm: Some("tests".into()),
-            principal: Some(String::new()),
-            value: Some("key".into()),
-            ..ListQuery::default()
-        };
+        let exactly = ListQuery::default()
+            .with_realm(Some("tests".into()))
+            .with_principal(Some(String::new()))
+            .with_value(Some("key".into()));
         is_unreadable(store.list(&exactly).await, &place_of("list of one"));
         assert_eq!(Inspect::stats(&store).await.unwrap(), Stats::default(), "it is in no phase");
         let forget = store.forget(&asked.key, Fence::new(1), "no use").await;
@@ -132,7 +130,7 @@ async fn a_foreign_value_does_not_prevent_pruning() {
     say::<()>(&mut client, &format!("SET {} text", place.name("foreign"))).await;
     let terms =
         semel::store::Terms::new(semel::store::Terms::MIN_LEASE, semel::store::Terms::MIN_LEASE).unwrap();
-    let lease = granted(&store, &retried(Ask { terms, ..ask(&store, "key").await })).await;
+    let lease = granted(&store, &retried(ask(&store, "key").await.with_terms(terms))).await;
     testkit::until::until("it is over", async || store.find(lease.key()).await.unwrap().is_none()).await;
     // The sweep uses the last known time, which may be a moment old.
     testkit::until::until("it is removed", async || store.prune(&Prune::default()).await.unwrap() == 1).await;

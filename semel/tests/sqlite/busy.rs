@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use semel::admin::{Inspect, ListQuery, Prune};
-use semel::store::{Ack, Ask, Claim};
+use semel::store::{Ack, Claim};
 use semel::{Outcome, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
@@ -93,7 +93,7 @@ async fn a_claim_that_waited_for_the_lock_until_it_was_over_is_late() {
     let (store, user) = locked(&place, Duration::from_secs(60)).await;
     let now = store.now().await.unwrap();
     let soon = now.after(Duration::from_millis(200));
-    let asked = Ask { not_after: soon, ..ask(&store, "key").await };
+    let asked = ask(&store, "key").await.with_not_after(soon);
     let claim = store.claim(&asked);
     tokio::pin!(claim);
     assert!(timeout(Duration::from_millis(100), &mut claim).await.is_err(), "it did not wait");

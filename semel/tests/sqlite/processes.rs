@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use semel::store::{Ack, Ask, Claim, Token};
+use semel::store::{Ack, Claim, Token};
 use semel::{Outcome, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, ask_at};
 use testkit::stores::sqlite::Place;
@@ -135,7 +135,7 @@ impl Ledger {
         assert!(twice.is_empty(), "granted to two: {twice:?}");
         let store = place.store().await;
         for (key, tokens) in &self.grants {
-            let asked = Ask { token: Token::random(), ..ask(&store, key).await };
+            let asked = ask(&store, key).await.with_token(Token::random());
             let found = store.find(&asked.key).await.unwrap().expect("a grant was lost");
             assert!(tokens.contains(&found.token), "{key} was granted to another");
             let claim = store.claim(&asked).await.unwrap();

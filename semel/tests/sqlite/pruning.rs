@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rusqlite::Connection;
 use semel::admin::{Prune, Pruning, continuously_prune};
-use semel::store::{Ack, Ask, Claim, Terms};
+use semel::store::{Ack, Claim, Terms};
 use semel::{Fence, Outcome, Store, Timestamp};
 use testkit::claims::{ask, granted, retried};
 use testkit::gates::Counted;
@@ -71,7 +71,7 @@ async fn many_pruners_remove_each_expired_record_once_and_nothing_else() {
     let removed = join_all(stores.iter().map(async |store| {
         let mut removed = 0;
         loop {
-            let gone = store.prune(&Prune { limit: 700, ..Prune::default() }).await.unwrap();
+            let gone = store.prune(&Prune::default().with_limit(700)).await.unwrap();
             assert!(gone <= 700);
             removed += gone;
             // Another pruner may have been faster; when nothing is left, all pruners learn it.
@@ -94,7 +94,7 @@ async fn only_the_realm_that_was_named_is_pruned_and_no_more_than_asked_for() {
     client.execute_batch("update semel_records set realm = 'other' where key like 'done%'").unwrap();
     let store = place.store().await;
     let prune = async |realm: &str, limit| {
-        store.prune(&Prune { realm: Some(realm.to_owned()), limit, ..Prune::default() }).await.unwrap()
+        store.prune(&Prune::default().with_realm(Some(realm.to_owned())).with_limit(limit)).await.unwrap()
     };
     assert_eq!(prune("nobody", 10_000).await, 0);
     assert_eq!(prune("other", 1).await, 1);
@@ -136,7 +136,7 @@ async fn a_key_that_is_pruned_and_claimed_at_once_has_one_owner_at_a_time() {
                     return;
                 }
                 let name = format!("key-{}", turn % KEYS);
-                let ask = retried(Ask { terms, ..ask(&store, &name).await });
+                let ask = retried(ask(&store, &name).await.with_terms(terms));
                 let Claim::Granted(lease) = store.claim(&ask).await.unwrap() else { continue };
                 let grant = Grant { fence: lease.fence(), deadline: lease.deadline() };
                 grants.lock().unwrap().entry(name).or_default().push(grant);
@@ -186,8 +186,7 @@ async fn a_record_that_is_renewed_is_not_pruned() {
 async fn pruning_in_the_background_goes_on_after_failures_until_it_is_stopped() {
     let place = Place::new();
     // Without a schema, every call fails.
-    let pruning =
-        Pruning { idle: Duration::from_millis(20), busy: Duration::from_millis(5), ..Pruning::default() };
+    let pruning = Pruning::default().with_idle(Duration::from_millis(20)).with_busy(Duration::from_millis(5));
     let (counted, calls) = Counted::to(place.options().open().await.unwrap());
     let pruner = continuously_prune(counted, pruning);
     calls.next().await;

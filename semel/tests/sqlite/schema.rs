@@ -134,13 +134,14 @@ async fn of_many_concurrent_migrations_of_a_new_file_one_is_applied() {
 #[tokio::test]
 async fn the_status_tells_what_was_applied() {
     let (_place, store, client) = bare().await;
-    let fresh = |version, name: &str, breaking| MigrationStatus {
-        version,
-        name: name.to_owned(),
-        applied_at: None,
-        known: true,
-        unchanged: true,
-        breaking,
+    let fresh = |version, name: &str, breaking| {
+        let mut status = MigrationStatus::new(version, name);
+        status.breaking = breaking;
+        status
+    };
+    let applied = |mut status: MigrationStatus, at| {
+        status.applied_at = at;
+        status
     };
     let ours = [fresh(1, "records", false), fresh(2, "retention", true), fresh(3, "secrets", false)];
     assert_eq!(store.migration_status().await.unwrap(), ours);
@@ -152,9 +153,9 @@ async fn the_status_tells_what_was_applied() {
     let now = store.now().await.unwrap();
     assert!(now.since(at) < Duration::from_secs(60) && at.since(now) < Duration::from_secs(1), "{at} {now}");
     let [records, retention, secrets] = ours;
-    assert_eq!(*first, MigrationStatus { applied_at: Some(at), ..records });
-    assert_eq!(*second, MigrationStatus { applied_at: second.applied_at, ..retention });
-    assert_eq!(*third, MigrationStatus { applied_at: third.applied_at, ..secrets });
+    assert_eq!(*first, applied(records, Some(at)));
+    assert_eq!(*second, applied(retention, second.applied_at));
+    assert_eq!(*third, applied(secrets, third.applied_at));
     assert!(second.applied_at.is_some() && third.applied_at.is_some());
     assert_eq!((later.version, &*later.name, later.known), (99, "later", false));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use semel::admin::{Inspect, ListQuery};
-use semel::store::{Ask, Takeover, Token};
+use semel::store::{Takeover, Token};
 use semel::{Fence, Key, Outcome, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
@@ -56,7 +56,7 @@ async fn an_unreadable_record_is_an_error_to_all_and_stays_as_it_is() {
 
         is_unreadable(store.claim(&ask(&store, "key").await).await, &place_of("claim"));
         is_unreadable(store.claim(&asked).await, &place_of("repeated claim"));
-        let taking = Ask { takeover: Takeover::WhenOver, ..ask(&store, "key").await };
+        let taking = ask(&store, "key").await.with_takeover(Takeover::WhenOver);
         is_unreadable(store.claim(&taking).await, &place_of("takeover"));
         is_unreadable(store.complete(&lease, &Outcome::new(200).unwrap()).await, &place_of("complete"));
         is_unreadable(store.renew(&lease, Duration::from_secs(1)).await, &place_of("renew"));

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 /// The same request by another attempt.
 fn again(asked: &Ask) -> Ask {
-    Ask { token: Token::random(), ..asked.clone() }
+    asked.clone().with_token(Token::random())
 }
 
 /// Checks that another attempt gets the outcome of this name.
@@ -155,7 +155,7 @@ async fn durable_out_while_hot_is_up_and_durable_back() {
         // None of this reaches Postgres, which does not exist here.
         replays(&tier, &done, "it").await;
     }
-    let mismatch = Ask { intent: Intent::of("charge", "", &2).unwrap(), ..again(&done) };
+    let mismatch = again(&done).with_intent(Intent::of("charge", "", &2).unwrap());
     // The description of a mismatch is in the record, so that only Postgres knows it.
     let refused = tier.claim(&mismatch).await.unwrap_err();
     assert!(refused.is_transient(), "{refused}");

@@ -113,7 +113,7 @@ async fn claimed_over_a_failover(cluster: &mut Cluster, store: &impl Store) -> R
 
     let mut report = Report::default();
     for (asked, lease) in asks.iter().zip(&leases) {
-        let other = Ask { token: Token::random(), ..asked.clone() };
+        let other = asked.clone().with_token(Token::random());
         match persist(store, &other).await {
             Claim::Granted(_) => report.doubles += 1,
             Claim::Running { .. } => {}

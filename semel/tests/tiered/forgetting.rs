@@ -20,7 +20,7 @@ async fn done<H: Hot, D: Store>(tier: &Tiered<H, D>, name: &str) -> (Ask, semel:
 }
 
 fn again(asked: &Ask) -> Ask {
-    Ask { token: Token::random(), ..asked.clone() }
+    asked.clone().with_token(Token::random())
 }
 
 async fn is_forgotten_by_both<H: Hot, D: Inspect>(tier: &Tiered<H, D>) {
@@ -123,7 +123,7 @@ async fn hot_store_never_remembers_for_longer_than_the_durable_one() {
     let tier = own.place.tier().await;
     let retention = Duration::from_secs(60);
     let terms = Terms::new(Duration::from_secs(1), retention).unwrap();
-    let asked = Ask { terms, ..ask(&tier, "key").await };
+    let asked = ask(&tier, "key").await.with_terms(terms);
     let lease = granted(&tier, &asked).await;
     // Renewals move the end of the lease but not that of the retention.
     assert_eq!(tier.renew(&lease, Duration::from_secs(3_600)).await.unwrap(), Ack::Applied);
@@ -150,7 +150,7 @@ async fn hot_store_does_not_outlive_the_durable_one_after_a_claim_that_was_sent_
     let tier = own.place.tier().await;
     let retention = Duration::from_secs(60);
     let terms = Terms::new(Duration::from_secs(1), retention).unwrap();
-    let asked = Ask { terms, ..ask(&tier, "key").await };
+    let asked = ask(&tier, "key").await.with_terms(terms);
     let lease = granted(&tier, &asked).await;
     assert_eq!(tier.renew(&lease, Duration::from_secs(3_600)).await.unwrap(), Ack::Applied);
     let lease = granted(&tier, &asked).await;
@@ -187,7 +187,7 @@ async fn outcome_that_is_soon_over_is_not_remembered() {
     let tier = Place::shared().tier().await;
     let short = Duration::from_secs(2);
     let terms = Terms::new(Duration::from_secs(1), short).unwrap();
-    let asked = retried(Ask { terms, ..ask(&tier, "key").await });
+    let asked = retried(ask(&tier, "key").await.with_terms(terms));
     let lease = granted(&tier, &asked).await;
     assert_eq!(tier.complete(&lease, &outcome("it")).await.unwrap(), Ack::Applied);
     assert!(matches!(tier.claim(&again(&asked)).await.unwrap(), Claim::Done(_)));

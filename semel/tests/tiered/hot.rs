@@ -19,7 +19,7 @@ fn remembered(fence: u64) -> Remembered {
     let outcome = outcome.with_headers([("link", "a"), ("link", "b")]).unwrap();
     let expires_at = Timestamp::from_micros(1_800_000_000_000_000);
     let intent = Intent::of("POST /charges", "invoice 7", &fence).unwrap();
-    Remembered { intent, done: Done { outcome, fence: Fence::new(fence), expires_at } }
+    Remembered::new(intent, Done::new(outcome, Fence::new(fence), expires_at))
 }
 
 async fn plant(hot: &dyn Hot, fence: u64) {

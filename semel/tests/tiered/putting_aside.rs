@@ -55,10 +55,7 @@ async fn dead_hot_store_is_not_waited_for_and_comes_back_by_itself() {
     let mut recalled = false;
     while !recalled {
         assert!(began.elapsed() < Duration::from_secs(60), "the hot store was not tried again");
-        let claim = tier
-            .claim(&semel::store::Ask { token: semel::store::Token::random(), ..asked.clone() })
-            .await
-            .unwrap();
+        let claim = tier.claim(&asked.clone().with_token(semel::store::Token::random())).await.unwrap();
         assert!(matches!(claim, Claim::Done(_)), "{claim:?}");
         tier.drain().await;
         recalled = semel::store::Hot::recall(tier.hot(), &asked.key).await.is_ok_and(|found| found.is_some());

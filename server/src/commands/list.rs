@@ -3,7 +3,6 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use semel::Timestamp;
-use semel::admin::ListQuery;
 use semel::store::{Phase, Record};
 
 use super::shared::filter::Filter;
@@ -59,7 +58,7 @@ const HEADER: [&str; 9] =
 
 pub(crate) async fn run(args: ListArgs) -> Result<()> {
     let opened = args.store.open().await?;
-    let query = ListQuery { phase: args.state.map(StateName::phase), ..args.filter.query() };
+    let query = args.filter.query().with_phase(args.state.map(StateName::phase));
     let wanted = (Verb::List, query);
     let shown = listing::show(&*opened.store, wanted, &args.filter, (HEADER, row), args.output.format).await;
     opened.close().await;

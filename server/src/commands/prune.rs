@@ -56,7 +56,8 @@ pub(crate) async fn run(args: PruneArgs) -> Result<()> {
     let counted = match args.dry_run {
         true => count(&*opened.store, &args, cutoff, &progress).await,
         false => {
-            let prune = Prune { realm: args.realm.clone(), before: cutoff, limit: args.batch, paced: false };
+            let prune =
+                Prune::default().with_realm(args.realm.clone()).with_before(cutoff).with_limit(args.batch);
             remove(&*opened.store, &prune, &progress).await
         }
     };
@@ -118,7 +119,7 @@ async fn count(
 ) -> Result<u64> {
     // The page size stays at its default: listed records come with their bodies, which may be
     // large.
-    let mut query = ListQuery { realm: args.realm.clone(), expired: Some(true), ..ListQuery::default() };
+    let mut query = ListQuery::default().with_realm(args.realm.clone()).with_expired(Some(true));
     let mut count = 0;
     loop {
         let page = store.list(&query).await?;

@@ -26,6 +26,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, Method, Uri};
+use semel::error::PolicyError;
 use semel::http::{Anonymous, may_record};
 use semel::{Policy, Scope};
 
@@ -276,20 +277,22 @@ impl RouteConfig {
             PolicyName::Retry => Policy::retry(),
             PolicyName::Transactional => Policy::transactional(),
         };
-        // If the retention is shorter than the lease, the setting that is checked second reports
-        // it.
         if let Some(Span(lease)) = settings.lease {
-            policy = policy.with_lease(lease)?;
+            policy = policy.with_lease(lease);
         }
         if let Some(Span(retention)) = settings.retention {
-            policy = policy.with_retention(retention)?;
+            policy = policy.with_retention(retention);
         }
         if let Some(Span(wait)) = settings.wait {
-            policy = policy.with_wait(wait)?;
+            policy = policy.with_wait(wait);
         }
         if let Some(Size(bytes)) = settings.max_response {
-            policy = policy.with_max_body_bytes(bytes).context("max-response")?;
+            policy = policy.with_max_body_bytes(bytes);
         }
+        policy.check().map_err(|error| match error {
+            PolicyError::Body { .. } => anyhow::Error::from(error).context("max-response"),
+            _ => error.into(),
+        })?;
         let upstream_timeout = settings.upstream_timeout.map_or(Duration::from_secs(30), |span| span.0);
         ensure!(
             (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&upstream_timeout),
@@ -426,7 +429,7 @@ mod tests {
         .unwrap();
         let (_, charges) = &config.routes[0];
         assert_eq!(charges.upstream.as_ref().unwrap().to_string(), "https://b:8443");
-        assert_eq!(charges.policy, Policy::retry().with_lease(Duration::from_secs(10)).unwrap());
+        assert_eq!(charges.policy, Policy::retry().with_lease(Duration::from_secs(10)));
         assert!(!charges.require_key);
         let (_, orders) = &config.routes[1];
         assert_eq!(orders.upstream.as_ref().unwrap().to_string(), "http://a");

@@ -97,11 +97,7 @@ impl Story {
     /// The steps of an operator after asking the bank: `semel stale`, then `semel resolve`.
     async fn resolve(&mut self, asked: &str, key: &str) -> Result<()> {
         let before = self.bank.charges();
-        let held = self
-            .store
-            .stale(&ListQuery { value: Some(key.to_owned()), ..ListQuery::default() })
-            .await?
-            .records;
+        let held = self.store.stale(&ListQuery::default().with_value(Some(key.to_owned()))).await?.records;
         let held = held.first().context("the held key is there")?;
         let json = Bytes::from_static(b"application/json");
         let receipt = serde_json::to_vec(&Receipt { receipt: before })?;

@@ -125,7 +125,7 @@ impl Gateway {
             migrate(&store).await.context("could not bring the schema of the store up to date")?;
         }
         store.probe().await.context("the store cannot be used")?;
-        let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(address));
+        let once = Once::new(Arc::clone(&store.store)).with_owner(&owner(address)).without_pruning();
         let limits = config.limits;
         let secrets = config.principal_secrets.all().iter().map(String::as_str);
         let mut layer = IdempotencyLayer::over(once)

@@ -93,7 +93,7 @@ impl<'a> RecordLine<'a> {
             expired: record.is_expired(now),
             finished_at: match record.state {
                 RecordState::Done { finished_at, .. } => Some(Moment(finished_at)),
-                RecordState::Running | RecordState::Released => None,
+                _ => None,
             },
             note: record.note.as_ref().map(|note| NoteLine { at: Moment(note.at), text: &note.text }),
             status: outcome.map(Outcome::status),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel::admin::ListQuery;
-use semel::store::{Ask, Claim, Owner, Takeover, Terms, Token};
+use semel::store::{Ask, Claim, Owner, Terms};
 use semel::{AfterCrash, Intent, Key, Lease, Outcome, Scope};
 
 use crate::place::Place;
@@ -53,13 +53,11 @@ impl Place {
     /// A record whose retention is over.
     pub(crate) async fn expired(&self, value: &str) -> Lease {
         let lease = self.new_key(value).for_a_moment().done(&outcome()).await;
-        let over = ListQuery {
-            realm: Some(self.realm.clone()),
-            principal: Some(String::new()),
-            value: Some(value.to_owned()),
-            expired: Some(true),
-            ..ListQuery::default()
-        };
+        let over = ListQuery::default()
+            .with_realm(Some(self.realm.clone()))
+            .with_principal(Some(String::new()))
+            .with_value(Some(value.to_owned()))
+            .with_expired(Some(true));
         while self.store.list(&over).await.unwrap().records.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -100,15 +98,13 @@ impl<'a> New<'a> {
 
     /// The claim as it is sent.
     pub(crate) async fn ask(self) -> Ask {
-        Ask {
-            key: self.key,
-            intent: Intent::of(self.operation, "charges/7", &1).unwrap(),
-            token: Token::random(),
-            owner: Owner::new(self.owner),
-            terms: self.terms,
-            takeover: Takeover::Never,
-            not_after: self.place.store.now().await.unwrap().after(Duration::from_secs(100)),
-        }
+        Ask::new(
+            self.key,
+            Intent::of(self.operation, "charges/7", &1).unwrap(),
+            self.place.store.now().await.unwrap().after(Duration::from_secs(100)),
+        )
+        .with_owner(Owner::new(self.owner))
+        .with_terms(self.terms)
     }
 
     pub(crate) async fn claimed(self) -> Lease {

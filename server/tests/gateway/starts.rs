@@ -256,7 +256,11 @@ fn a_file_that_is_wrong_is_not_quoted() {
 #[test]
 fn the_check_finds_settings_with_which_a_gateway_cannot_start() {
     for (flag, value, says) in [
-        ("--store", "mysql://db", "the store mysql://db cannot be used: it is none of sqlite:FILE"),
+        (
+            "--store",
+            "mysql://db",
+            "the store mysql://db cannot be used: store refused: it is none of sqlite:FILE",
+        ),
         ("--store", "sqlite:", "it names no file"),
         ("--cache", "memory:much", "the cache memory:much cannot be used"),
         ("--cache", "memcached://a", "it is neither redis://HOST nor memory:64MiB"),

@@ -46,6 +46,10 @@ impl<P: Path> Store for Through<P> {
         true
     }
 
+    fn needs_pruning(&self) -> bool {
+        true
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         let ask = ask.clone();
         self.0

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::store::{Ask, PostgresOptions, Takeover, Token};
+use semel::store::{PostgresOptions, Takeover, Token};
 use semel::{Key, Lease, PostgresStore, Store};
 use tokio_postgres::{Client, NoTls};
 
@@ -93,5 +93,5 @@ pub async fn end_lease(client: &Client, key: &Key) {
 pub async fn taken_over(client: &Client, store: &impl Store, key: &Key) -> Lease {
     end_lease(client, key).await;
     let lost = store.find(key).await.unwrap().unwrap();
-    granted(store, &Ask { takeover: Takeover::Of(lost.fence), ..ask(store, key.value()).await }).await
+    granted(store, &ask(store, key.value()).await.with_takeover(Takeover::Of(lost.fence))).await
 }

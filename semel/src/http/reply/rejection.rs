@@ -326,6 +326,8 @@ impl Rejection {
     /// reported elsewhere.
     pub(in crate::http) fn of(error: &RunError, policy: &Policy) -> Self {
         match error {
+            RunError::Key(error) => Self::KeyInvalid(error.clone().into()),
+            RunError::Intent(_) => Self::RequestUnreadable,
             RunError::Pending { since, retry_after } => {
                 Self::KeyPending { since: Some(*since), retry_after: *retry_after }
             }

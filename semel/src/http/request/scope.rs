@@ -12,10 +12,13 @@ use sha2::Sha256;
 use crate::http::reply::rejection::Rejection;
 use crate::http::request::credentials::Credential;
 use crate::http::request::others::suggests_others;
-use crate::words::key::Scope;
+use crate::words::key::{KeyError, Scope};
 
 /// The application's function from a request to the scope of its caller.
 type Says = dyn Fn(&Parts) -> Option<Scope> + Send + Sync;
+
+/// The application's function from a request to the principal of its caller.
+type SaysPrincipal = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 /// The treatment of a request with a key that has none of the credentials that distinguish callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,13 +41,32 @@ pub enum Anonymous {
     ShareLocal,
 }
 
-/// The way in which the scope of a key is found.
+/// The way in which the scope of a key is found. Each setting stands on its own, so they may be made
+/// in any order.
 #[derive(Clone)]
-pub(in crate::http) enum Scoping {
-    /// By a keyed digest of these credentials, within a realm.
-    Credentials { realm: Scope, names: Arc<[Credential]>, anonymous: Anonymous },
-    /// By a function of the application.
+pub(in crate::http) struct Scoping {
+    pub(in crate::http) realm: Result<Scope, KeyError>,
+    pub(in crate::http) by: By,
+    pub(in crate::http) names: Arc<[Credential]>,
+    pub(in crate::http) anonymous: Anonymous,
+}
+
+/// What identifies a caller.
+#[derive(Clone)]
+pub(in crate::http) enum By {
+    /// A keyed digest of the credentials, within the realm.
+    Credentials,
+    /// The name that the application gives it, within the realm.
+    Principal(Arc<SaysPrincipal>),
+    /// The scope that the application gives it.
     Application(Arc<Says>),
+}
+
+impl Default for Scoping {
+    fn default() -> Self {
+        let names = Credential::common().into();
+        Self { realm: Scope::new("http"), by: By::Credentials, names, anonymous: Anonymous::Refuse }
+    }
 }
 
 /// The caller of a request.
@@ -59,12 +81,21 @@ pub(in crate::http) enum Caller {
 impl Scoping {
     /// The caller of this request.
     pub(in crate::http) fn caller(&self, parts: &Parts) -> Result<Caller, Rejection> {
-        let Self::Credentials { realm, names, anonymous } = self else {
-            let Self::Application(says) = self else { return Err(Rejection::ScopeUnknown) };
-            return says(parts).map(Caller::Known).ok_or(Rejection::ScopeUnknown);
-        };
+        let Self { realm, by, names, anonymous } = self;
+        let realm = || realm.clone().map_err(|_| Rejection::ScopeUnknown);
+        match by {
+            By::Credentials => {}
+            By::Principal(says) => {
+                // An empty principal is the whole realm: such callers would share their keys.
+                let principal = says(parts).filter(|principal| !principal.is_empty());
+                let principal = principal.ok_or(Rejection::ScopeUnknown)?;
+                let scope = realm()?.with_principal(&principal).map_err(|_| Rejection::ScopeUnknown)?;
+                return Ok(Caller::Known(scope));
+            }
+            By::Application(says) => return says(parts).map(Caller::Known).ok_or(Rejection::ScopeUnknown),
+        }
         if names.iter().any(|name| !name.values(&parts.headers).is_empty()) {
-            return Ok(Caller::With(realm.clone()));
+            return Ok(Caller::With(realm()?));
         }
         let shares = match anonymous {
             Anonymous::Refuse => false,
@@ -72,7 +103,7 @@ impl Scoping {
             Anonymous::ShareLocal => !parts.headers.keys().any(suggests_others),
         };
         if shares {
-            return Ok(Caller::Known(realm.clone()));
+            return Ok(Caller::Known(realm()?));
         }
         let names = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         Err(Rejection::ScopeMissing { expected: names, has_cookies: parts.headers.contains_key(COOKIE) })
@@ -80,19 +111,20 @@ impl Scoping {
 
     /// The scope of the caller with these credentials.
     pub(in crate::http) fn with_credentials(&self, realm: Scope, secret: &Digest, parts: &Parts) -> Scope {
-        let Self::Credentials { names, .. } = self else { return realm };
-        let principal = secret.of(names, &parts.headers);
+        let principal = secret.of(&self.names, &parts.headers);
         realm.with_principal(&principal).expect("hexadecimal digits are a valid principal")
     }
 }
 
 impl fmt::Debug for Scoping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Application(_) => f.write_str("Application"),
-            Self::Credentials { realm, names, anonymous } => f
+        let Self { realm, by, names, anonymous } = self;
+        match by {
+            By::Application(_) => f.write_str("Application"),
+            By::Principal(_) => f.debug_struct("Principal").field("realm", realm).finish(),
+            By::Credentials => f
                 .debug_struct("Credentials")
-                .field("realm", &realm.realm())
+                .field("realm", realm)
                 .field("names", names)
                 .field("anonymous", anonymous)
                 .finish(),
@@ -142,7 +174,7 @@ mod tests {
     use super::*;
 
     fn scoping(names: &[Credential], anonymous: Anonymous) -> Scoping {
-        Scoping::Credentials { realm: Scope::new("shop").unwrap(), names: Arc::from(names), anonymous }
+        Scoping { realm: Scope::new("shop"), by: By::Credentials, names: Arc::from(names), anonymous }
     }
 
     fn parts(headers: &[(&'static str, &str)]) -> Parts {
@@ -193,6 +225,18 @@ mod tests {
         let by = |cookies| scope_by(b"s", &[Credential::cookie("sid")], &[("cookie", cookies)]);
         assert_eq!(by("sid=ann; _ga=1"), by("_ga=2; theme=dark; sid=ann"));
         assert_ne!(by("sid=ann"), by("sid=bob"));
+    }
+
+    #[test]
+    fn a_caller_without_a_usable_principal_is_refused() {
+        let tenant = |parts: &Parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned());
+        let scoping = Scoping { by: By::Principal(Arc::new(tenant)), ..scoping(&[], Anonymous::Share) };
+        let caller = |headers: &[(&'static str, &str)]| scoping.caller(&parts(headers));
+        let ann = Scope::new("shop").unwrap().with_principal("ann").unwrap();
+        assert_eq!(caller(&[("x-user", "ann"), ("authorization", "Bearer 1")]), Ok(Caller::Known(ann)));
+        for none in [&[] as &[_], &[("x-user", "")], &[("x-user", &*"a".repeat(256))]] {
+            assert_eq!(caller(none), Err(Rejection::ScopeUnknown), "{none:?}");
+        }
     }
 
     #[test]

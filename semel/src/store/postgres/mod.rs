@@ -47,6 +47,7 @@ use crate::store::shared::migration::MigrationStatus;
 use crate::store::shared::server_clock::ServerClock;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
+use crate::words::lease::Transactions;
 
 use crate::store::Prune;
 use crate::store::shared::question::{Item, Question};
@@ -94,6 +95,7 @@ struct Shared {
     operator: Operator,
     sweeper: Sweeper,
     clock: ServerClock,
+    transactions: Transactions,
 }
 
 /// The pauses before looking again at a row that another transaction has locked.
@@ -117,7 +119,9 @@ impl PostgresStore {
         let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
         let batcher = Batcher::start((0..options.connections).map(committer).collect());
         let sweeper = Sweeper::new(Arc::clone(&options));
-        let shared = Shared { options, batcher, operator, sweeper, clock: ServerClock::default() };
+        let transactions = Transactions::in_schema(options.schema.name());
+        let clock = ServerClock::default();
+        let shared = Shared { options, batcher, operator, sweeper, clock, transactions };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -231,7 +235,11 @@ impl Backend for PostgresStore {
         self.shared.clock.known()
     }
 
-    fn completes_in_transactions(&self) -> bool {
+    fn transactions(&self) -> Option<Transactions> {
+        Some(self.shared.transactions.clone())
+    }
+
+    fn needs_pruning(&self) -> bool {
         true
     }
 

@@ -40,7 +40,7 @@ use crate::store::shared::group_commit::Lane;
 use crate::store::shared::server_clock::ClockOffset;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
-use crate::words::lease::Fence;
+use crate::words::lease::{Fence, Transactions};
 use crate::words::record::{Note, Record};
 use crate::words::terms::Terms;
 use crate::words::text;
@@ -364,7 +364,11 @@ impl Backend for RedisStore {
         self.shared.nodes.known_time()
     }
 
-    fn completes_in_transactions(&self) -> bool {
+    fn transactions(&self) -> Option<Transactions> {
+        None
+    }
+
+    fn needs_pruning(&self) -> bool {
         false
     }
 

@@ -9,6 +9,7 @@ use crate::words::time::Timestamp;
 
 /// A step of the schema, and its state in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MigrationStatus {
     /// Its number.
     pub version: u32,
@@ -24,6 +25,13 @@ pub struct MigrationStatus {
     /// Set if code of an older version cannot run beside it: stop older processes before it is
     /// applied.
     pub breaking: bool,
+}
+
+impl MigrationStatus {
+    /// A step of this version that is not applied.
+    pub fn new(version: u32, name: impl Into<String>) -> Self {
+        Self { version, name: name.into(), applied_at: None, known: true, unchanged: true, breaking: false }
+    }
 }
 
 /// A step of the schema, in both directions.

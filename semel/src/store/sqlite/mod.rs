@@ -47,6 +47,7 @@ use crate::store::shared::migration::MigrationStatus;
 use crate::store::shared::question::{Item, Question};
 use crate::words::error::StoreError;
 use crate::words::key::Key;
+use crate::words::lease::Transactions;
 use crate::words::record::Record;
 use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
@@ -235,8 +236,12 @@ impl Backend for SqliteStore {
         Some(Timestamp::of_host())
     }
 
-    fn completes_in_transactions(&self) -> bool {
-        false
+    fn transactions(&self) -> Option<Transactions> {
+        None
+    }
+
+    fn needs_pruning(&self) -> bool {
+        true
     }
 
     async fn open(&self, asks: &[Ask]) -> Result<Answers<Opened>, StoreError> {

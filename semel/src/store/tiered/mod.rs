@@ -169,6 +169,10 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         self.durable.completes_in_transactions()
     }
 
+    fn needs_pruning(&self) -> bool {
+        self.durable.needs_pruning()
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         if let Some(found) = self.front.recall(&ask.key).await
             && let Some(claim) = decide::remembered(&found, ask)

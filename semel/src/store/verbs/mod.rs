@@ -145,7 +145,11 @@ impl<B: Backend> Store for B {
     }
 
     fn completes_in_transactions(&self) -> bool {
-        Backend::completes_in_transactions(self)
+        self.transactions().is_some()
+    }
+
+    fn needs_pruning(&self) -> bool {
+        Backend::needs_pruning(self)
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
@@ -161,6 +165,9 @@ impl<B: Backend> Store for B {
                 Step::Replace(item) => {
                     let (_, replaced) = one(self.replace(std::slice::from_ref(&*item)).await?)?;
                     claiming.replaced(replaced)
+                }
+                Step::Answer(Claim::Granted(lease)) => {
+                    return Ok(Claim::Granted(lease.with_transactions(self.transactions())));
                 }
                 Step::Answer(claim) => return Ok(claim),
                 Step::Unseen => {

@@ -7,6 +7,7 @@ use crate::protocol::ask::Takeover;
 use crate::protocol::slot;
 use crate::store::memory::MemoryStore;
 use crate::words::intent::Intent;
+use crate::words::lease::Transactions;
 use crate::words::record::{Owner, RecordState};
 use crate::words::terms::Terms;
 
@@ -65,7 +66,11 @@ impl Backend for Script {
         Some(NOW)
     }
 
-    fn completes_in_transactions(&self) -> bool {
+    fn transactions(&self) -> Option<Transactions> {
+        None
+    }
+
+    fn needs_pruning(&self) -> bool {
         false
     }
 
@@ -231,7 +236,11 @@ impl Backend for Twice {
         self.0.known_clock()
     }
 
-    fn completes_in_transactions(&self) -> bool {
+    fn transactions(&self) -> Option<Transactions> {
+        None
+    }
+
+    fn needs_pruning(&self) -> bool {
         false
     }
 

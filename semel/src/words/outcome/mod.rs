@@ -60,8 +60,16 @@ impl Outcome {
     /// [`OutcomeError::Encode`] if the value has no JSON form, [`OutcomeError::Body`] if that is
     /// too large.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, OutcomeError> {
+        Self::json_with_status(200, value)
+    }
+
+    /// A status with the value as a JSON body.
+    ///
+    /// # Errors
+    /// As [`Outcome::json`], and [`OutcomeError::Status`] if the status is not within 100 to 999.
+    pub fn json_with_status<T: Serialize + ?Sized>(status: u16, value: &T) -> Result<Self, OutcomeError> {
         let body = serde_json::to_vec(value).map_err(OutcomeError::Encode)?;
-        Self::new(200)?.with_headers([("content-type", "application/json")])?.with_body(body)
+        Self::new(status)?.with_headers([("content-type", "application/json")])?.with_body(body)
     }
 
     /// The same outcome with this body.
@@ -150,6 +158,13 @@ impl Outcome {
     }
 }
 
+/// A clone, for what takes an outcome or a response.
+impl From<&Outcome> for Outcome {
+    fn from(outcome: &Outcome) -> Self {
+        outcome.clone()
+    }
+}
+
 /// Shows sizes, not contents: bodies do not belong in logs.
 impl fmt::Debug for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,6 +239,15 @@ mod tests {
             "headers are 65537 bytes long together, the limit is 65536"
         );
         assert_eq!(ok.with_subtype("").unwrap_err().to_string(), "subtype is empty");
+    }
+
+    #[test]
+    fn a_json_outcome_has_the_status_that_was_asked_for() {
+        let created = Outcome::json_with_status(201, &"paid").unwrap();
+        assert_eq!((created.status(), created.parse::<String>().unwrap()), (201, "paid".to_owned()));
+        assert!(created.headers().eq([("content-type", Bytes::from_static(b"application/json"))]));
+        assert_eq!(Outcome::json(&7).unwrap(), Outcome::json_with_status(200, &7).unwrap());
+        assert!(matches!(Outcome::json_with_status(99, &7), Err(OutcomeError::Status { found: 99 })));
     }
 
     #[test]

@@ -100,12 +100,10 @@ async fn tell_applied(store: &dyn Inspect, key: &Key, word: &str, output: &Outpu
 }
 
 async fn look(store: &dyn Inspect, key: &Key) -> Result<Option<Seen>> {
-    let query = ListQuery {
-        realm: Some(key.scope().realm().to_owned()),
-        principal: Some(key.scope().principal().to_owned()),
-        value: Some(key.value().to_owned()),
-        ..ListQuery::default()
-    };
+    let query = ListQuery::default()
+        .with_realm(Some(key.scope().realm().to_owned()))
+        .with_principal(Some(key.scope().principal().to_owned()))
+        .with_value(Some(key.value().to_owned()));
     let page = store.list(&query).await?;
     Ok(page.records.into_iter().next().map(|record| Seen { record, now: page.now }))
 }

@@ -51,18 +51,15 @@ pub(crate) struct Filter {
 
 impl Filter {
     pub(crate) fn query(&self) -> ListQuery {
-        ListQuery {
-            phase: None,
-            realm: self.realm.clone(),
-            principal: self.principal.clone(),
-            value: self.key.clone(),
-            operation: self.operation.clone(),
-            expired: self.expired,
-            stale: false,
-            unheard_for: self.unheard_for.map(|span| span.0),
-            min_age: self.older_than.map(|span| span.0),
-            after: self.after.as_deref().map(Cursor::new),
-            limit: self.limit,
-        }
+        ListQuery::default()
+            .with_realm(self.realm.clone())
+            .with_principal(self.principal.clone())
+            .with_value(self.key.clone())
+            .with_operation(self.operation.clone())
+            .with_expired(self.expired)
+            .with_unheard_for(self.unheard_for.map(|span| span.0))
+            .with_min_age(self.older_than.map(|span| span.0))
+            .with_after(self.after.as_deref().map(Cursor::new))
+            .with_limit(self.limit)
     }
 }

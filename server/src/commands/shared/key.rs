@@ -108,14 +108,12 @@ impl KeyArgs {
 
     /// The records of the key in all scopes that match.
     async fn seen(&self, store: &dyn Inspect, expired: Option<bool>) -> Result<Vec<Seen>> {
-        let mut query = ListQuery {
-            realm: self.realm.clone(),
-            principal: self.principal.clone(),
-            value: Some(self.key.clone()),
-            expired,
-            limit: PAGE,
-            ..ListQuery::default()
-        };
+        let mut query = ListQuery::default()
+            .with_realm(self.realm.clone())
+            .with_principal(self.principal.clone())
+            .with_value(Some(self.key.clone()))
+            .with_expired(expired)
+            .with_limit(PAGE);
         let mut seen = Vec::new();
         loop {
             let page = store.list(&query).await?;

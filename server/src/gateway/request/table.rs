@@ -141,7 +141,7 @@ fn layer_of(
 ) -> anyhow::Result<IdempotencyLayer> {
     let layer = layer
         .clone()
-        .with_realm(&config.realm)?
+        .with_realm(&config.realm)
         .try_with_policy(route.policy.clone())?
         .with_methods(route.methods.clone())
         .with_required_key(route.require_key)
@@ -151,10 +151,9 @@ fn layer_of(
         // The limit exceeds the upstream's silence limit, so that a silent upstream counts as
         // broken.
         .with_whole_responses(route.upstream_timeout + Duration::from_secs(1));
-    let layer = route
-        .record_headers
-        .iter()
-        .try_fold(layer, |layer, name| layer.with_recorded_header(name.clone()))?;
+    let layer =
+        route.record_headers.iter().fold(layer, |layer, name| layer.with_recorded_header(name.clone()));
+    layer.check()?;
     let (pattern, spellings) = (pattern.clone(), route.spellings);
     let layer = match spellings.all_count() {
         true => layer,

@@ -15,6 +15,8 @@ use async_trait::async_trait;
 
 use super::PostgresStore;
 use super::batching::statements::{signed, status};
+use super::sql::Schema;
+use crate::error::Error;
 use crate::protocol::answer::Ack;
 use crate::store::shared::record_id::Id;
 use crate::words::error::StoreError;
@@ -107,15 +109,7 @@ impl PostgresStore {
         lease: &Lease,
         outcome: &Outcome,
     ) -> Result<Ack, StoreError> {
-        let completion = Completion {
-            attempt: Attempt::of(lease),
-            status: status(outcome).into(),
-            subtype: outcome.subtype().map(str::to_owned),
-            headers: outcome.stored_headers().to_vec(),
-            body: outcome.body().map(|body| body.to_vec()),
-        };
-        let statement = self.schema().script("select semel.complete_record($1, $2, $3, $4, $5, $6, $7)");
-        ack(&transaction.complete(&statement, &completion).await?)
+        complete(self.schema(), transaction, lease, outcome).await
     }
 
     /// Locks the record of the attempt until the end of a transaction of the caller, which
@@ -161,6 +155,64 @@ impl PostgresStore {
         let statement = self.schema().script("select semel.lock_record($1, $2, $3)");
         ack(&transaction.lock(&statement, &Attempt::of(lease)).await?)
     }
+}
+
+impl Lease {
+    /// Records the outcome of this attempt in a transaction of the caller, together with the
+    /// effect: both are committed, or neither. The outcome may be an
+    /// [`Outcome`](crate::Outcome) or an HTTP response.
+    ///
+    /// It is [`PostgresStore::complete_in`], and leaves a lost lease as an error, so that `?` ends
+    /// a transaction that must not be committed.
+    ///
+    /// ```no_run
+    /// # async fn charge(client: &mut tokio_postgres::Client, lease: semel::Lease) -> Result<semel::Outcome, semel::Failure> {
+    /// let mut tx = client.transaction().await?;
+    /// tx.execute("insert into charges (amount) values ($1)", &[&1_000]).await?;
+    /// let outcome = semel::Outcome::json_with_status(201, &"charged")?;
+    /// lease.complete_in(&mut tx, &outcome).await?;
+    /// tx.commit().await?;
+    /// # Ok(outcome)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the database, or of a response that is no outcome.
+    /// [`ErrorKind::LeaseLost`](crate::error::ErrorKind::LeaseLost) if another attempt has taken
+    /// over or the outcome is recorded already; refused if the lease is not that of a Postgres
+    /// store. After any of them the transaction has to be rolled back.
+    pub async fn complete_in(
+        &self,
+        transaction: &mut impl InTransaction,
+        outcome: impl TryInto<Outcome, Error: Into<Error>>,
+    ) -> Result<(), Error> {
+        let outcome = outcome.try_into().map_err(Into::into)?;
+        let Some(transactions) = self.transactions() else {
+            return Err(StoreError::refused(
+                "the lease cannot be completed in a transaction: it was not claimed in a Postgres store",
+            )
+            .into());
+        };
+        let schema = Schema::new(transactions.schema())?;
+        Ok(complete(&schema, transaction, self, &outcome).await?.applied()?)
+    }
+}
+
+async fn complete(
+    schema: &Schema,
+    transaction: &mut impl InTransaction,
+    lease: &Lease,
+    outcome: &Outcome,
+) -> Result<Ack, StoreError> {
+    let completion = Completion {
+        attempt: Attempt::of(lease),
+        status: status(outcome).into(),
+        subtype: outcome.subtype().map(str::to_owned),
+        headers: outcome.stored_headers().to_vec(),
+        body: outcome.body().map(|body| body.to_vec()),
+    };
+    let statement = schema.script("select semel.complete_record($1, $2, $3, $4, $5, $6, $7)");
+    ack(&transaction.complete(&statement, &completion).await?)
 }
 
 /// The acknowledgement in the answer of a function of the schema.
