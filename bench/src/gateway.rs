@@ -95,7 +95,7 @@ async fn compare(args: &Args, report: &mut Report) -> Result<()> {
             }
         }
     }
-    let [direct, relayed, theirs, passed, replays, _] = &rates;
+    let [direct, _, theirs, passed, replays, _] = &rates;
     let title = format!("the gateway, {CONNECTIONS} connections");
     let columns = ["", "requests a second", "µs of its processor time each", "vs the upstream"];
     let mut table = Table::new(title, columns);

@@ -181,8 +181,8 @@ impl Opened {
     /// The error of the store.
     pub(crate) async fn empty_log(&self) -> Result<bool, StoreError> {
         match &self.kind {
-            Kind::Sqlite(store) => store.empty_log().await,
-            Kind::Memory(_) | Kind::Postgres(_) | Kind::Redis(_) => Ok(true),
+            AnyStore::Sqlite(store) => store.empty_log().await,
+            _ => Ok(true),
         }
     }
 
@@ -192,8 +192,8 @@ impl Opened {
     /// The error of the store, or that another store has other files.
     pub(crate) async fn erase_pruned(&self) -> Result<()> {
         match &self.kind {
-            Kind::Sqlite(store) => Ok(store.erase_pruned().await?),
-            Kind::Memory(_) | Kind::Postgres(_) | Kind::Redis(_) => bail!(
+            AnyStore::Sqlite(store) => Ok(store.erase_pruned().await?),
+            _ => bail!(
                 "--erase is for SQLite: the files of Postgres and Redis are written by their servers (`vacuum full`, \
                  `bgrewriteaof`), and memory has none"
             ),

@@ -239,7 +239,7 @@ async fn a_graceful_shutdown_finishes_running_attempts_and_ends_waits() {
 async fn an_outcome_is_charged_until_the_store_has_taken_it() {
     let gate = Gate::new();
     let memory = Memory::new(1 << 20);
-    let policy = Policy::hold().with_patience(PATIENCE).unwrap();
+    let policy = Policy::hold().with_patience(PATIENCE);
     let layer = sharing(Through(gate.clone())).with_policy(policy).with_memory(memory.clone());
     let app = Router::new().route("/charges", post(|| async { "x".repeat(100_000) })).layer(layer.clone());
     let server = Server::start(app).await;

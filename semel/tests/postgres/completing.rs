@@ -38,6 +38,10 @@ impl Store for InTransactions {
         self.store.completes_in_transactions()
     }
 
+    fn needs_pruning(&self) -> bool {
+        self.store.needs_pruning()
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
         self.store.claim(ask).await
     }

@@ -152,7 +152,7 @@ async fn an_outcome_whose_transaction_is_still_open_is_waited_for() {
         is_locked.await?;
         Ok(7)
     };
-    let ran = shop.once.run(&shop.key, &shop.intent, leaves_it_open).await.unwrap();
+    let ran = once.run(&shop.key, &shop.intent, leaves_it_open).await.unwrap();
     assert_eq!(ran, Ran::new(7, false));
 }
 

@@ -13,8 +13,6 @@ use tokio_postgres::Client;
 /// No wait in these tests is longer, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const PACED: Prune = Prune { realm: None, limit: 1_000, before: None, paced: true };
-
 /// Lets the next turn of the upkeep begin.
 async fn due(client: &Client) {
     client.batch_execute("update upkeep set sweep_at = now()").await.unwrap();
@@ -141,7 +139,7 @@ async fn of_two_pruners_one_at_a_time_looks_for_unsettled_records() {
     for expected in [500, 1_000] {
         due(&client).await;
         for pruner in &pruners {
-            assert_eq!(pruner.prune(&PACED).await.unwrap(), 0);
+            assert_eq!(pruner.prune(&Prune::default().with_paced(true)).await.unwrap(), 0);
             assert_eq!(checked().await, expected);
         }
     }

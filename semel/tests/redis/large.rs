@@ -70,9 +70,9 @@ async fn large_outcomes_that_are_asked_for_at_once_are_sent_once_for_each_batch(
 /// The entry of a hot store for a key with a large outcome.
 async fn entry(store: &RedisStore, number: usize) -> (Key, Remembered) {
     let expires_at = store.now().await.unwrap().after(LONG);
-    let done = Done { outcome: outcome(number), fence: Fence::new(1), expires_at };
+    let done = Done::new(outcome(number), Fence::new(1), expires_at);
     let intent = Intent::of("charge", "", &number).unwrap();
-    (Key::new("tests", &format!("key-{number}")).unwrap(), Remembered { intent, done })
+    (Key::new("tests", &format!("key-{number}")).unwrap(), Remembered::new(intent, done))
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rusqlite::Connection;
 use semel::admin::{Inspect, ListQuery, MigrationStatus, OperatorAck, Prune};
-use semel::store::{Ack, Ask, Claim, Phase, Token};
+use semel::store::{Ack, Claim, Phase, Token};
 use semel::{Lease, Outcome, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
@@ -242,7 +242,7 @@ async fn a_recorded_status_that_is_no_answer_is_held_after_the_migration() {
     assert_eq!(record.phase(store.now().await.unwrap()), Phase::Held);
     let note = record.note.as_ref().map(|note| note.text.to_string()).unwrap_or_default();
     assert!(note.contains("101"), "{note}");
-    let claim = store.claim(&Ask { token: Token::random(), ..asked.clone() }).await.unwrap();
+    let claim = store.claim(&asked.clone().with_token(Token::random())).await.unwrap();
     assert!(matches!(&claim, Claim::Held(held) if held.fence == record.fence), "{claim:?}");
     let settled = store.resolve(&asked.key, record.fence, &outcome, "seen").await.unwrap();
     assert_eq!(settled, OperatorAck::Applied);

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 use super::PostgresStore;
 use super::batching::statements::{signed, status};
-use super::sql::Schema;
+use super::schema::Schema;
 use crate::error::Error;
 use crate::protocol::answer::Ack;
 use crate::store::shared::record_id::Id;
