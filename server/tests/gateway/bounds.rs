@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::http2::{Client, Pieces, keyed};
 use crate::process::{BOUND, Gateway, Setup};
+use crate::stop::Stop;
 use crate::upstream::{Upstream, answer};
 use crate::wire::{Wire, request};
 
@@ -269,6 +270,57 @@ async fn answers_of_attempts_wait_for_room_and_are_recorded_whole() {
         assert_eq!((reply.status, reply.body.len(), reply.is_replay()), (200, MIB - 100, true));
     }
     gateway.stays_within(before, 4 << 20);
+}
+
+/// Asks for each of these keys over HTTP/2, with clients that take nothing.
+async fn untaken(
+    gateway: &Gateway,
+    keys: impl Iterator<Item = String>,
+) -> (Vec<Client>, JoinSet<Option<u16>>) {
+    let (mut clients, mut asked) = (Vec::new(), JoinSet::new());
+    for (number, key) in keys.enumerate() {
+        if number % 100 == 0 {
+            clients.push(Client::with_window(gateway, 0).await);
+        }
+        let reply = clients[number / 100].asking(keyed(&key, Pieces::whole("{}")));
+        asked.spawn(async move {
+            let reply = reply.await?;
+            let status = reply.status().as_u16();
+            // The stream stays open until the task is aborted.
+            if status == 200 {
+                let _reset = http_body_util::BodyExt::collect(reply.into_body()).await;
+            }
+            Some(status)
+        });
+    }
+    (clients, asked)
+}
+
+#[tokio::test]
+async fn answers_that_wait_for_room_hold_little() {
+    let stop = Stop::default();
+    let stops = stop.clone();
+    let upstream = Upstream::start(move |seen| {
+        let stop = stops.clone();
+        async move {
+            if seen.number > 1 {
+                stop.here().await;
+            }
+            answer("200 OK", "", vec![b'x'; MIB - 100])
+        }
+    })
+    .await;
+    let setup = Setup::before(upstream.address).with("--body-timeout", "5m").with("--upstream-timeout", "5m");
+    let (gateway, before) = little(setup, "8MiB").await;
+    let (clients, asked) = untaken(&gateway, (0..400).map(|key| key.to_string())).await;
+    for _ in 0..400 {
+        stop.arrival().await;
+    }
+    (0..400).for_each(|_| stop.go());
+    // The pause lets the answers arrive. If it were too short, the test would only cover less.
+    sleep(Duration::from_secs(5)).await;
+    gateway.stays_within(before, 8 << 20);
+    drop((clients, asked));
 }
 
 #[tokio::test]

@@ -207,7 +207,8 @@ async fn requests_that_were_read_meanwhile_do_not_become_streams_beyond_the_limi
     let gateway = Setup::before(upstream.address).with("--max-connections", "2").start().await;
     let mut wire = gateway.wire().await;
     wire.send(
-        "POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: late\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n",
+        "POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: late\r\n\
+         Expect: 100-continue\r\nContent-Length: 2\r\n\r\n",
     )
     .await;
     assert_eq!(wire.try_head().await.unwrap().status, 100);
