@@ -338,3 +338,76 @@ impl fmt::Display for Unsent {
 }
 
 impl Error for Unsent {}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+    use std::task::Waker;
+    use std::thread;
+
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+    use super::*;
+
+    /// In here, the runtime does not report what arrives.
+    #[tokio::test]
+    async fn an_unrequested_answer_over_tls_is_found_before_it_is_reported() {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = made.cert.der().clone();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let server = server.with_single_cert(vec![certificate.clone()], key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (answer, asked) = mpsc::channel();
+        let serving = thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            let connection = ServerConnection::new(Arc::new(server)).unwrap();
+            let mut stream = StreamOwned::new(connection, socket);
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+            asked.recv().unwrap();
+            stream.write_all(b"stray").unwrap();
+            // The connection stays open until the test has ended.
+            let _ended = asked.recv();
+        });
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        let doubts = Doubts::default();
+        let uri: Uri = format!("https://localhost:{port}/").parse().unwrap();
+        let authority = uri.authority().unwrap().clone();
+        let mut line = Lines::new(tcp, client, doubts.clone()).call(uri).await.unwrap().into_inner();
+        let mut context = Context::from_waker(Waker::noop());
+        let exchanges = line.exchanges.clone();
+        let mut check = || {
+            exchanges.begin().end();
+            line.check(&mut context)
+        };
+        check().unwrap();
+        // Tickets may have arrived, which are no answer.
+        check().unwrap();
+        assert!(!doubts.has(&authority));
+        answer.send(()).unwrap();
+        let began = Instant::now();
+        let refused = loop {
+            match check() {
+                Err(refused) => break refused,
+                Ok(()) => assert!(began.elapsed() < Duration::from_secs(60), "it is not found"),
+            }
+            thread::yield_now();
+        };
+        assert!(Unsent::caused(&refused));
+        assert!(doubts.has(&authority));
+        drop(answer);
+        serving.join().unwrap();
+    }
+}
