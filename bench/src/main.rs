@@ -19,6 +19,7 @@ mod scale;
 mod scaling;
 mod server;
 mod table;
+mod upkeep;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -51,6 +52,8 @@ enum What {
     /// The cost of an operation on Postgres by load, body, callers, rows and processes, for
     /// docs/scaling.md
     Scaling(scaling::Args),
+    /// The pages of a large table that listing, counting and pruning read, for docs/postgres.md
+    Upkeep(upkeep::Args),
     /// One of the processes that `scaling` measures
     #[command(hide = true)]
     Work(scaling::worker::Args),
@@ -68,6 +71,7 @@ fn main() -> Result<()> {
         What::Http(args) => http::run(&args),
         What::Gateway(args) => gateway::run(&args),
         What::Scaling(args) => scaling::run(&args),
+        What::Upkeep(args) => upkeep::run(&args),
         What::Work(args) => scaling::worker::run(&args),
         What::Serve(side) => http::serve(&side),
     }

@@ -126,7 +126,7 @@ impl Server {
     /// Adds this many done records with random ids.
     pub(crate) async fn fill(&self, schema: &str, rows: u64, expired: bool) -> Result<()> {
         progress(format!("  filling {schema} with {rows} records"));
-        let kept = if expired { "interval '-1 minute'" } else { "interval '1 day'" };
+        let kept_days = if expired { 0 } else { 1 };
         // With the index and durable commits it would take hours; the final state is the same.
         let steps = [
             "set synchronous_commit = off".to_owned(),
@@ -134,13 +134,13 @@ impl Server {
             format!(
                 "insert into {schema}.records (
                     id, version, token, fence, attempt, state, realm, principal, key, operation, resource, fingerprint,
-                    fingerprint_version, owner, lease_until, heartbeat_at, created_at, updated_at, expires_at, finished_at,
-                    status, headers, body
+                    fingerprint_version, owner, lease_until, heartbeat_at, created_at, updated_at, retention, after_crash,
+                    finished_at, status, headers, body
                 )
                 select
                     sha256(int8send(n) || '{schema}'), 2, substr(sha256(int8send(n)), 1, 16), 1, 1, 'done', 'bench', '',
                     gen_random_uuid()::text, 'POST /charges', '', sha256('1'), 1, 'bench-1', now(), now(), now(), now(),
-                    now() + {kept}, now(), 200, '', convert_to(repeat('x', 200), 'UTF8')
+                    {kept_days} * 86400000000, 'hold', now(), 200, '', convert_to(repeat('x', 200), 'UTF8')
                 from generate_series(1, {rows}) as n"
             ),
             "set maintenance_work_mem = '1GB'".to_owned(),

@@ -24,6 +24,9 @@ pub enum Cut {
     BeforeAnswer,
     /// Half of the answer comes back.
     InAnswer,
+    /// The request does not reach the server, and the connection stays open. See
+    /// [`Proxy::silence`].
+    Silence,
     /// The request is held back, and the server does not notice that the other end is gone.
     Unnoticed,
 }
@@ -57,6 +60,8 @@ struct Plan {
     /// Set if no connection to the server is possible after a cut.
     refuses_after_cut: bool,
     refuses: bool,
+    /// The number of requests that are still answered.
+    silent_after: Option<usize>,
     spoils_begins: bool,
     /// The request that is held back, and its connection to the server, which is still open.
     held_back: Option<(Vec<u8>, Box<dyn Stream>)>,
@@ -111,6 +116,11 @@ impl Proxy {
         plan.refuses_after_cut = true;
     }
 
+    /// Answers no request behind this many other ones, on any connection, until healed.
+    pub fn silence(&self, after: usize) {
+        self.shared.plan().silent_after = Some(after);
+    }
+
     /// Leads new connections to another server.
     pub fn lead_to(&self, url: &str) {
         *self.shared.server.lock().unwrap() = url.parse().unwrap();
@@ -126,6 +136,7 @@ impl Proxy {
         let mut plan = self.shared.plan();
         plan.refuses = false;
         plan.refuses_after_cut = false;
+        plan.silent_after = None;
         plan.cut.take().is_none()
     }
 
@@ -169,6 +180,11 @@ impl Shared {
     /// The treatment of the next request.
     fn next(&self) -> Option<Cut> {
         let mut plan = self.plan();
+        match &mut plan.silent_after {
+            Some(0) => return Some(Cut::Silence),
+            Some(after) => *after -= 1,
+            None => {}
+        }
         match &mut plan.cut {
             Some((_, after @ 1..)) => {
                 *after -= 1;
@@ -231,6 +247,12 @@ impl Shared {
                     };
                     match cut {
                         Cut::BeforeRequest => {}
+                        Cut::Silence => {
+                            self.happened.notify_waiters();
+                            // The server learns that the client has gone.
+                            while client.read(request).await? > 0 {}
+                            return Ok(());
+                        }
                         Cut::BeforeAnswer | Cut::InAnswer => {
                             server.write_all(request).await?;
                             let length = server.read(&mut answer).await?;

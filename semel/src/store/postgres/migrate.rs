@@ -1,16 +1,24 @@
 //! The migrations of the schema.
 
 use std::fmt::Write;
+use std::time::Duration;
 
+use tokio::time::sleep;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::errors;
+use super::options::PostgresOptions;
 use super::schema::Schema;
+use super::session::{LONG, Session, within};
 use super::values::Moment;
 use crate::store::shared::migration::{Applied, Migration, MigrationStatus, Steps};
 use crate::words::error::StoreError;
 
 const BOOK: &str = include_str!("sql/migrations.sql");
+
+/// The pause before the lock of another migration is tried again.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 const STEPS: Steps = Steps {
     store: "PostgresStore",
@@ -52,42 +60,53 @@ pub(super) async fn check(client: &Client, schema: &Schema) -> Result<(), StoreE
 }
 
 /// Applies the missing steps, and returns their number.
-pub(super) async fn up(client: &mut Client, schema: &Schema) -> Result<u32, StoreError> {
-    let change = begin(client, schema).await?;
-    let exists = change
-        .query_one("select to_regnamespace($1) is not null", &[&schema.to_string()])
-        .await
-        .map_err(errors::of_question)?;
-    if !exists.get::<_, bool>(0) {
-        run(&change, &format!("create schema {schema}")).await?;
-    }
-    run(&change, &schema.script(BOOK)).await?;
-    let applied = applied(&change, schema).await?;
+///
+/// Everything but the steps themselves has a time limit: the time that a step takes depends on the
+/// size of the table.
+pub(super) async fn up(options: &PostgresOptions) -> Result<u32, StoreError> {
+    let schema = &options.schema;
+    let mut session = Session::open(options).await?;
+    let change = begin(&mut session.client, options).await?;
+    let prepared = async {
+        let question = "select to_regnamespace($1) is not null";
+        let exists = change.query_one(question, &[&schema.to_string()]).await.map_err(errors::of_question)?;
+        if !exists.get::<_, bool>(0) {
+            run(&change, &format!("create schema {schema}")).await?;
+        }
+        run(&change, &schema.script(BOOK)).await?;
+        applied(&change, schema).await
+    };
+    let applied = within(options.timeout, prepared).await?;
     let mut steps = 0;
     for step in STEPS.way_up(&applied, &place(schema))? {
         run(&change, &schema.script(step.up)).await?;
         let note = schema
             .script("insert into semel.migrations (version, name, checksum, needs) values ($1, $2, $3, $4)");
-        change
-            .execute(&note, &[&step.version, &step.name, &step.checksum().as_slice(), &step.needs])
-            .await
-            .map_err(errors::of_question)?;
+        let checksum = step.checksum();
+        let noted: [&(dyn ToSql + Sync); 4] = [&step.version, &step.name, &checksum.as_slice(), &step.needs];
+        let noted = async { change.execute(&note, &noted).await.map_err(errors::of_question) };
+        within(options.timeout, noted).await?;
         steps += 1;
     }
-    change.commit().await.map_err(errors::of_question)?;
+    commit(change, options).await?;
     Ok(steps)
 }
 
 /// Reverts every step above a version, the newest first, and returns their number. The data of
 /// these steps is lost.
-pub(super) async fn down(client: &mut Client, schema: &Schema, to: u32) -> Result<u32, StoreError> {
-    let change = begin(client, schema).await?;
-    let applied = applied(&change, schema).await?;
+///
+/// The time limits are those of [`up`].
+pub(super) async fn down(options: &PostgresOptions, to: u32) -> Result<u32, StoreError> {
+    let schema = &options.schema;
+    let mut session = Session::open(options).await?;
+    let change = begin(&mut session.client, options).await?;
+    let applied = within(options.timeout, applied(&change, schema)).await?;
     let mut steps = 0;
     for step in STEPS.way_down(&applied, to, &place(schema))? {
         run(&change, &schema.script(step.down)).await?;
         let note = schema.script("delete from semel.migrations where version = $1");
-        change.execute(&note, &[&step.version]).await.map_err(errors::of_question)?;
+        let noted = async { change.execute(&note, &[&step.version]).await.map_err(errors::of_question) };
+        within(options.timeout, noted).await?;
         steps += 1;
     }
     if to == 0 && !applied.is_empty() {
@@ -105,13 +124,14 @@ pub(super) async fn down(client: &mut Client, schema: &Schema, to: u32) -> Resul
         );
         run(&change, &remove).await?;
     }
-    change.commit().await.map_err(errors::of_question)?;
+    commit(change, options).await?;
     Ok(steps)
 }
 
 /// Every step that is known here or in the database.
-pub(super) async fn status(client: &Client, schema: &Schema) -> Result<Vec<MigrationStatus>, StoreError> {
-    Ok(STEPS.status(applied(client, schema).await?))
+pub(super) async fn status(options: &PostgresOptions) -> Result<Vec<MigrationStatus>, StoreError> {
+    let session = Session::open(options).await?;
+    Ok(STEPS.status(within(options.timeout, applied(&session.client, &options.schema)).await?))
 }
 
 /// The whole way up as one script for psql, for operators who run migrations with their own tools.
@@ -131,12 +151,34 @@ pub(super) fn print(schema: &Schema) -> String {
     script
 }
 
-/// Begins a transaction that excludes every other migration of this schema.
-async fn begin<'a>(client: &'a mut Client, schema: &Schema) -> Result<Transaction<'a>, StoreError> {
-    let change = client.transaction().await.map_err(errors::of_question)?;
-    let lock = "select pg_advisory_xact_lock(hashtextextended('semel migrations of ' || $1, 0))";
-    change.execute(lock, &[&schema.name()]).await.map_err(errors::of_question)?;
-    Ok(change)
+/// Begins a transaction that excludes every other migration of this schema. It waits for one that is
+/// in progress, by a question that is answered at once, so that a server that does not answer is not
+/// waited for.
+async fn begin<'a>(client: &'a mut Client, options: &PostgresOptions) -> Result<Transaction<'a>, StoreError> {
+    let begun = async { client.transaction().await.map_err(errors::of_question) };
+    let change = within(options.timeout, begun).await?;
+    let lock = "select pg_try_advisory_xact_lock(hashtextextended('semel migrations of ' || $1, 0))";
+    let mut is_told = false;
+    loop {
+        let tried = async {
+            let tried = change.query_one(lock, &[&options.schema.name()]).await;
+            tried.map_err(errors::of_question)
+        };
+        if within(options.timeout, tried).await?.get(0) {
+            return Ok(change);
+        }
+        if !is_told {
+            tracing::info!("waiting for another migration of {}", place(&options.schema));
+            is_told = true;
+        }
+        sleep(LOCK_PAUSE).await;
+    }
+}
+
+/// Commits. The server may have much to write.
+async fn commit(change: Transaction<'_>, options: &PostgresOptions) -> Result<(), StoreError> {
+    let committed = async { change.commit().await.map_err(errors::of_question) };
+    within(options.timeout * LONG, committed).await
 }
 
 async fn run(change: &Transaction<'_>, script: &str) -> Result<(), StoreError> {

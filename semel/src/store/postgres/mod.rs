@@ -57,7 +57,6 @@ use crate::words::time::Timestamp;
 use batching::committer::{Answer, Committer};
 use operator::Operator;
 use schema::Schema;
-use session::Session;
 use upkeep::prune::Sweeper;
 
 /// A store in Postgres: durable, fast by group commit, and on request within the user's own
@@ -126,24 +125,24 @@ impl PostgresStore {
     }
 
     /// Brings the schema up to date, and returns the number of applied migrations. Several
-    /// processes may do so at once.
+    /// processes may do so at once. Processes of an older version may not be able to run beside the
+    /// new schema: [`MigrationStatus::breaking`] says so.
     ///
     /// # Errors
     /// Refused if the schema is newer than this code and cannot be used with it, or was changed by
-    /// other means.
+    /// other means; unavailable if the server does not answer.
     pub async fn migrate(&self) -> Result<u32, StoreError> {
-        let mut session = Session::open(&self.shared.options).await?;
-        migrate::up(&mut session.client, self.schema()).await
+        migrate::up(&self.shared.options).await
     }
 
     /// Reverts the schema to a version, and returns the number of reverted migrations. At 0,
     /// nothing is left of it.
     ///
     /// # Errors
-    /// Refused if the database has migrations that this code does not know.
+    /// Refused if the database has migrations that this code does not know; unavailable if the
+    /// server does not answer.
     pub async fn migrate_down(&self, to: u32) -> Result<u32, StoreError> {
-        let mut session = Session::open(&self.shared.options).await?;
-        migrate::down(&mut session.client, self.schema(), to).await
+        migrate::down(&self.shared.options, to).await
     }
 
     /// Every migration that is known here or to the database, in order.
@@ -151,8 +150,7 @@ impl PostgresStore {
     /// # Errors
     /// Unavailable if the server does not answer.
     pub async fn migration_status(&self) -> Result<Vec<MigrationStatus>, StoreError> {
-        let session = Session::open(&self.shared.options).await?;
-        migrate::status(&session.client, self.schema()).await
+        migrate::status(&self.shared.options).await
     }
 
     /// The whole schema as a script for psql, for operators who run migrations with their own

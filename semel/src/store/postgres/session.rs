@@ -30,6 +30,10 @@ pub(super) struct Session {
     _in_use: oneshot::Sender<()>,
 }
 
+/// The factor by which a long answer may take longer than an ordinary one: a page of a listing, a
+/// count, a sweep over some pages, the commit of a migration.
+pub(super) const LONG: u32 = 30;
+
 /// The time in which a server may finish closing an unused connection.
 const LEAVE: Duration = Duration::from_secs(1);
 

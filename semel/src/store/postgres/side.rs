@@ -8,17 +8,13 @@ use tokio::time::timeout;
 
 use super::migrate;
 use super::options::PostgresOptions;
-use super::session::Session;
+use super::session::{LONG, Session};
 use crate::words::error::StoreError;
 
 pub(super) struct Side {
     options: Arc<PostgresOptions>,
     session: Mutex<Option<Arc<Session>>>,
 }
-
-/// The factor by which a long answer may take longer than an ordinary one: a page of a listing, a
-/// count, a sweep over some pages.
-const LONG: u32 = 30;
 
 impl Side {
     pub(super) fn new(options: Arc<PostgresOptions>) -> Self {

@@ -185,8 +185,9 @@ impl Sweeper {
         self.side.in_time(session, noted).await.map(drop)
     }
 
-    async fn prepare(&self, session: &Session, part: &Part) -> Result<Statement, StoreError> {
+    async fn prepare(&self, session: &Arc<Session>, part: &Part) -> Result<Statement, StoreError> {
         let sweep = self.side.statement_on(include_str!("sql/prune.sql"), &part.table);
-        session.client.prepare(&sweep).await.map_err(errors::of_question)
+        let prepared = async { session.client.prepare(&sweep).await.map_err(errors::of_question) };
+        self.side.in_time(session, prepared).await
     }
 }
