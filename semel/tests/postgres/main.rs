@@ -31,3 +31,4 @@ mod elsewhere;
 mod side;
 mod cuts;
 mod tls;
+mod passwords;
