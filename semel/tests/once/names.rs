@@ -62,9 +62,9 @@ async fn borrowed_work_that_fails_releases_or_holds_as_any_other() {
         let ran = once.run_borrowed(("tests", "key"), &1, async |_lease| Err::<u32, _>(failure("no"))).await;
         (ran.unwrap_err().to_string(), phase(&gate).await)
     };
-    let released = run(|text| Failure::nothing_happened(text)).await;
+    let released = run(Failure::nothing_happened).await;
     assert_eq!(released, ("the work failed before anything happened".to_owned(), Some(Phase::Released)));
-    let held = run(|text| Failure::unknown(text)).await;
+    let held = run(Failure::unknown).await;
     assert_eq!(held, ("the work failed".to_owned(), Some(Phase::Held)));
 }
 
