@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use semel::http::{IdempotencyLayer, RequestFingerprint, Verdict};
-use semel::{Lease, MemoryStore, Policy, Scope};
+use semel::{Lease, MemoryStore, Policy};
 use tokio::net::TcpListener;
 
 #[tokio::main]
@@ -37,10 +37,8 @@ pub(crate) fn app() -> Result<(Router, IdempotencyLayer), Box<dyn Error>> {
     // All routes share a store. The key of one user is not the key of another, whatever token they use today.
     let layer = IdempotencyLayer::new(MemoryStore::new())
         .with_problem_page("https://example.com/docs/idempotency")
-        .with_scope(|parts| {
-            let user: &User = parts.extensions.get()?;
-            Scope::new("shop").ok()?.with_principal(&user.0).ok()
-        });
+        .with_realm("shop")
+        .with_principal(|parts| Some(parts.extensions.get::<User>()?.0.clone()));
 
     // A charge runs at most once. Repeats wait a little for the one that runs.
     let charges = layer

@@ -11,6 +11,9 @@ struct PackageReadme;
 #[doc = include_str!("../../docs/quickstarts/axum.md")]
 struct Axum;
 
+#[doc = include_str!("../../docs/cookbook/tasks.md")]
+struct Tasks;
+
 #[doc = include_str!("../../docs/cookbook/queue.md")]
 struct Queue;
 

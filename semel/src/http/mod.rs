@@ -31,7 +31,7 @@
 //!
 //! use axum::{Router, http::StatusCode, response::IntoResponse, routing::post};
 //! use semel::http::{IdempotencyLayer, RequestFingerprint, Verdict};
-//! use semel::{Lease, MemoryStore, Policy, Scope};
+//! use semel::{Lease, MemoryStore, Policy};
 //!
 //! #[derive(Clone)]
 //! struct User(String);
@@ -49,10 +49,10 @@
 //!     .with_required_key(true)
 //!     .with_policy(Policy::hold().with_lease(Duration::from_secs(10)).with_wait(Duration::from_secs(2)))
 //!     .with_fingerprint(RequestFingerprint::canonical_json())
-//!     .with_scope(|parts| Scope::new("shop").ok()?.with_principal(&parts.extensions.get::<User>()?.0).ok());
+//!     .with_realm("shop")
+//!     .with_principal(|parts| Some(parts.extensions.get::<User>()?.0.clone()));
 //! let app: Router = Router::new().route("/charges", post(charge).route_layer(layer));
 //! # }
-//! # Ok::<(), semel::error::PolicyError>(())
 //! ```
 //!
 //! # Rules
@@ -66,8 +66,9 @@
 //! 2. **Methods**: a key counts on POST, PUT, PATCH and DELETE, and is ignored on others. Requests
 //!    without a key pass through untouched, unless a key is required, which applies to POST and
 //!    PATCH.
-//! 3. **Scope**: the same key of two callers is two keys. With [`IdempotencyLayer::with_scope`] the
-//!    application identifies the caller. Otherwise the credentials of a request do
+//! 3. **Scope**: the same key of two callers is two keys. With
+//!    [`IdempotencyLayer::with_principal`] or [`IdempotencyLayer::with_scope`] the application
+//!    identifies the caller. Otherwise the credentials of a request do
 //!    ([`IdempotencyLayer::with_credentials`]): a repeat with a refreshed token runs again, and a
 //!    request without credentials is refused ([`IdempotencyLayer::with_anonymous_callers`]).
 //!    Cookies count only by name.
@@ -167,6 +168,12 @@
 //! [`IdempotencyLayer::with_max_new_per_caller`] bound the use of one caller, and
 //! [`IdempotencyLayer::with_ceiling`] the size of the store. All of them are counted in this
 //! process; none asks the store anything before a claim.
+//!
+//! # Expired records
+//!
+//! Over a store that keeps them, the layer removes expired records in the background, from its
+//! first request with a key on; see [`Once::with_pruning`](crate::Once::with_pruning).
+//! [`IdempotencyLayer::without_pruning`] leaves that to another program.
 //!
 //! # Shutting down
 //!

@@ -32,6 +32,9 @@ const SHARDS: usize = 64;
 /// The store forgets everything when the process ends, so it promises nothing over a crash. Clones
 /// share their records. At most [`MemoryStore::DEFAULT_CAPACITY`] records are kept unless set;
 /// beyond, new keys are refused as unavailable until some records are pruned.
+///
+/// It has the methods of [`Store`](crate::Store), such as `find` and `claim`, and those of
+/// [`Inspect`](crate::admin::Inspect) for operators, such as `list`, `resolve` and `stats`.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,

@@ -226,8 +226,7 @@ impl Lease {
     }
 
     /// The transactions in which the attempt can be completed, if the store has any.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn transactions(&self) -> Option<&Transactions> {
+    pub fn transactions(&self) -> Option<&Transactions> {
         self.transactions.as_ref()
     }
 

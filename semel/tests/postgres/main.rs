@@ -32,3 +32,4 @@ mod elsewhere;
 mod side;
 mod cuts;
 mod tls;
+mod passwords;

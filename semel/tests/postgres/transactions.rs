@@ -22,6 +22,8 @@ enum Way {
     Sqlx,
     #[cfg(feature = "sqlx")]
     SqlxConnection,
+    #[cfg(feature = "sqlx08")]
+    Sqlx08,
     Sql,
 }
 
@@ -32,6 +34,8 @@ const WAYS: &[Way] = &[
     Way::Sqlx,
     #[cfg(feature = "sqlx")]
     Way::SqlxConnection,
+    #[cfg(feature = "sqlx08")]
+    Way::Sqlx08,
     Way::Sql,
 ];
 
@@ -116,6 +120,23 @@ impl Way {
                 let last = if end == End::Rollback { "rollback" } else { "commit" };
                 end.strike(End::KilledBeforeCommit, place, pid).await;
                 sqlx::query(last).execute(&mut connection).await?;
+                end.strike(End::KilledAfterCommit, place, pid).await;
+            }
+            #[cfg(feature = "sqlx08")]
+            Self::Sqlx08 => {
+                use sqlx08::Connection as _;
+                let mut connection = sqlx08::PgConnection::connect(&place.url).await?;
+                let path = format!("set search_path = {}", place.quoted());
+                sqlx08::query(&path).execute(&mut connection).await?;
+                let pid: i32 = sqlx08::query_scalar(PID).fetch_one(&mut connection).await?;
+                let mut tx = connection.begin().await?;
+                sqlx08::query("insert into effects values ($1)").bind(key).execute(&mut *tx).await?;
+                store.complete_in(&mut tx, lease, &outcome()).await?.applied()?;
+                if end == End::Rollback {
+                    return Ok(tx.rollback().await?);
+                }
+                end.strike(End::KilledBeforeCommit, place, pid).await;
+                tx.commit().await?;
                 end.strike(End::KilledAfterCommit, place, pid).await;
             }
             Self::Sql => {

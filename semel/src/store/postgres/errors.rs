@@ -57,7 +57,7 @@ fn said(error: &Error) -> String {
 }
 
 /// Returns `true` if a retry may help after an error with this code.
-#[cfg(feature = "sqlx")]
+#[cfg(any(feature = "sqlx", feature = "sqlx08"))]
 pub(super) fn is_transient(code: &str) -> bool {
     !matches!(Meaning::of(&SqlState::from_code(code)), Meaning::Refused | Meaning::Damaged)
 }

@@ -83,6 +83,9 @@ use upkeep::prune::Sweeper;
 /// the loss of the disk, nor the promotion of an asynchronous standby. See docs/postgres.md.
 ///
 /// Clones share the queue and the connections.
+///
+/// It has the methods of [`Store`](crate::Store), such as `find` and `claim`, and those of
+/// [`Inspect`](crate::admin::Inspect) for operators, such as `list`, `resolve` and `stats`.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<Shared>,

@@ -1,8 +1,10 @@
 //! The options of a store on Postgres.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
@@ -31,7 +33,11 @@ pub struct PostgresOptions {
     pub(super) schema: Schema,
     pub(super) connections: usize,
     pub(super) timeout: Duration,
+    passwords: Option<Passwords>,
 }
+
+/// The source of a password for each connection.
+type Passwords = Arc<dyn Fn() -> BoxFuture<'static, Result<String, StoreError>> + Send + Sync>;
 
 impl PostgresOptions {
     /// The time after which a connection without an answer is given up, unless set.
@@ -94,7 +100,55 @@ impl PostgresOptions {
             schema: Schema::new(Schema::DEFAULT)?,
             connections: Self::DEFAULT_CONNECTIONS,
             timeout: Self::DEFAULT_TIMEOUT,
+            passwords: None,
         })
+    }
+
+    /// The same options with a password that is asked for before each connection: one that rotates,
+    /// or a token that is valid for minutes, such as those of AWS IAM and Azure.
+    ///
+    /// A store opens its connections itself, since the batches of the group commit need them, and
+    /// opens new ones whenever a server goes away. An error of the callback counts as a server that
+    /// cannot be reached, and it is asked again for the next try.
+    ///
+    /// ```
+    /// use semel::store::PostgresOptions;
+    ///
+    /// let options = PostgresOptions::new("postgres://semel@db/app?sslmode=verify-full")?
+    ///     .with_passwords(|| async { std::fs::read_to_string("/run/secrets/postgres") });
+    /// # Ok::<(), semel::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn with_passwords<F, E>(mut self, password: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.passwords = Some(Arc::new(move || {
+            let password = password();
+            Box::pin(async move {
+                let unknown = StoreError::unavailable("the password for Postgres could not be found out");
+                password.await.map_err(|error| unknown.with_source(error))
+            })
+        }));
+        self
+    }
+
+    /// The same options with these TLS settings in the place of those of the URL: for client
+    /// certificates, and for authorities that are not in a file. `sslmode` then says only whether
+    /// the connection has to be encrypted.
+    #[must_use]
+    pub fn with_tls(self, config: rustls::ClientConfig) -> Self {
+        Self { tls: MakeRustlsConnect::new(config), ..self }
+    }
+
+    /// The configuration of the next connection.
+    pub(super) async fn next(&self) -> Result<Config, StoreError> {
+        let mut config = self.config.clone();
+        if let Some(passwords) = &self.passwords {
+            config.password(passwords().await?);
+        }
+        Ok(config)
     }
 
     /// The schema that holds the records; `semel` unless set.

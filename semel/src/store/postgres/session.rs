@@ -262,7 +262,7 @@ impl Wire {
 
 async fn connect(options: &PostgresOptions) -> Result<(Client, Wire), StoreError> {
     let connected = async {
-        let connected = options.config.connect(options.tls.clone()).await;
+        let connected = options.next().await?.connect(options.tls.clone()).await;
         connected.map_err(|e| unreachable(&e).with_source(e))
     };
     let (client, connection) = within(options.timeout, connected).await?;

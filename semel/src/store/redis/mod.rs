@@ -72,6 +72,9 @@ use nodes::{Answer, Command, Nodes};
 ///
 /// The operations of all callers go through a queue to a few connections, and operations that wait
 /// when a connection is free are sent together. Clones share the queue and the connections.
+///
+/// It has the methods of [`Store`](crate::Store), such as `find` and `claim`, and those of
+/// [`Inspect`](crate::admin::Inspect) for operators, such as `list`, `resolve` and `stats`.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,

@@ -85,6 +85,9 @@ const PRUNED_AT_ONCE: u64 = 500;
 /// host. See docs/sqlite.md.
 ///
 /// Clones share the queue and the connections.
+///
+/// It has the methods of [`Store`](crate::Store), such as `find` and `claim`, and those of
+/// [`Inspect`](crate::admin::Inspect) for operators, such as `list`, `resolve` and `stats`.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,

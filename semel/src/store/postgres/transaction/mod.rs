@@ -8,7 +8,7 @@
 //! - `with_sqlx`: the transactions and connections of sqlx.
 
 mod with_tokio_postgres;
-#[cfg(feature = "sqlx")]
+#[cfg(any(feature = "sqlx", feature = "sqlx08"))]
 mod with_sqlx;
 
 use async_trait::async_trait;
@@ -23,8 +23,8 @@ use crate::words::error::StoreError;
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 
-/// A transaction in which an outcome can be recorded: one of tokio-postgres or, with the feature
-/// `sqlx`, one of sqlx.
+/// A transaction in which an outcome can be recorded: one of tokio-postgres or, with the features
+/// `sqlx` and `sqlx08`, one of sqlx 0.9 and 0.8.
 #[async_trait]
 pub trait InTransaction: sealed::Sealed + Send {
     /// Runs the statement that locks an attempt, and returns the text that it answers.
@@ -67,10 +67,6 @@ pub struct Completion {
 mod sealed {
     pub trait Sealed {}
     impl Sealed for tokio_postgres::Transaction<'_> {}
-    #[cfg(feature = "sqlx")]
-    impl Sealed for sqlx::PgConnection {}
-    #[cfg(feature = "sqlx")]
-    impl Sealed for sqlx::Transaction<'_, sqlx::Postgres> {}
 }
 
 impl PostgresStore {
