@@ -58,7 +58,7 @@ async fn call(what: &str, store: &PostgresStore) -> Result<(), StoreError> {
         "migration_status" => store.migration_status().await.map(drop),
         "migrate" => store.migrate().await.map(drop),
         "migrate_down" => store.migrate_down(4).await.map(drop),
-        _ => store.prune(&Prune { paced: true, ..Prune::default() }).await.map(drop),
+        _ => store.prune(&Prune::default().with_paced(true)).await.map(drop),
     }
 }
 
