@@ -70,7 +70,7 @@ impl Operation {
     async fn run(self, store: &PostgresStore, server: &Server) -> Result<()> {
         match self {
             Self::Stale => {
-                let page = store.stale(&ListQuery { limit: 100, ..ListQuery::default() }).await?;
+                let page = store.stale(&ListQuery::default().with_limit(100)).await?;
                 ensure!(page.records.len() == 100 && page.next.is_some(), "a page of 100 held records");
             }
             Self::Stats => {
@@ -84,7 +84,7 @@ impl Operation {
                 ensure!(removed == 0, "{removed} records were removed");
             }
             Self::List => {
-                let other = ListQuery { realm: Some("other".to_owned()), ..ListQuery::default() };
+                let other = ListQuery::default().with_realm("other".to_owned());
                 ensure!(store.list(&other).await?.records.is_empty(), "there is no other realm");
             }
         }
@@ -183,7 +183,7 @@ async fn connect(server: &Server, name: &str) -> Result<PostgresStore> {
 }
 
 fn paced() -> Prune {
-    Prune { paced: true, ..Prune::default() }
+    Prune::default().with_paced(true)
 }
 
 /// Lets the next turn of the upkeep begin.

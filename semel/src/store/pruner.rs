@@ -3,10 +3,18 @@
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::store::{Prune, Store};
+use crate::words::error::StoreError;
+
+/// The time after which a call counts as unanswered. The stores of this crate bound their own calls
+/// by less; this is for one that does not.
+const CALL_LIMIT: Duration = Duration::from_secs(600);
+
+/// The longest wait for a call in progress at the end.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// The settings of the background pruning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +63,7 @@ pub struct Pruner {
 }
 
 impl Pruner {
-    /// Ends the pruning, after waiting for a call in progress.
+    /// Ends the pruning, after waiting up to five seconds for a call in progress.
     pub async fn stop(self) {
         drop(self.stop);
         // The task ends by itself; a panic in it no longer matters.
@@ -92,13 +100,23 @@ pub fn continuously_prune(store: impl Store, pruning: Pruning) -> Pruner {
 pub(crate) async fn prune(store: impl Store, pruning: Pruning, stopped: CancellationToken) {
     let mut failures = 0_u32;
     while !stopped.is_cancelled() {
-        let pause = match store.prune(&pruning.prune).await {
+        let given_up = async {
+            stopped.cancelled().await;
+            sleep(STOP_LIMIT).await;
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = timeout(CALL_LIMIT, store.prune(&pruning.prune)) => answer,
+            () = given_up => return,
+        };
+        let unanswered = |_| Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}")));
+        let pause = match answer.unwrap_or_else(unanswered) {
             Ok(removed) => {
                 failures = 0;
                 if removed >= u64::from(pruning.prune.limit) { pruning.busy } else { pruning.idle }
             }
             Err(error) => {
-                tracing::warn!(%error, store = store.name(), "pruning failed; it goes on");
+                tracing::warn!(%error, store = store.name(), "pruning failed, and is tried again");
                 failures = failures.saturating_add(1);
                 pruning.busy.saturating_mul(1 << failures.min(16)).min(pruning.idle)
             }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use semel::admin::Pruning;
 use semel::store::{MemoryClock, Terms};
 use semel::{MemoryStore, Once, Policy};
-use tokio::time::sleep;
+use testkit::gates::{Fault, Gate, Through};
+use tokio::time::{sleep, timeout};
 
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -83,4 +84,15 @@ async fn pruning_ends_with_a_drain() {
     expire(&store);
     sleep(IDLE * 10).await;
     assert_eq!(records(&store), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_wait_for_a_pruning_that_is_never_answered() {
+    let gate = Gate::new();
+    gate.disturb("prune", Fault::Silence);
+    let once = Once::new(Through(gate.clone()));
+    run(&once, "one").await;
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(gate.calls("prune"), 1);
+    timeout(Duration::from_secs(10), once.drain()).await.expect("it ends");
 }

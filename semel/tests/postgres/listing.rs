@@ -95,3 +95,14 @@ async fn the_size_is_known_without_reading_the_table() {
     // The server counts the reports of its processes, which arrive now and then.
     until("the records are counted", async || store.size().await.unwrap().records >= Some(500)).await;
 }
+
+#[tokio::test]
+async fn the_last_page_says_so() {
+    let place = Place::shared();
+    let store = place.store().await;
+    for number in 0..25 {
+        let _lease = granted(&store, &ask(&store, &format!("key-{number}")).await).await;
+    }
+    let page = store.list(&ListQuery::default().with_limit(25)).await.unwrap();
+    assert_eq!((page.records.len(), page.next), (25, None));
+}

@@ -169,3 +169,14 @@ async fn records_without_an_outcome_have_an_index() {
     let prune = plan(include_str!("../../src/store/sqlite/sql/prune.sql"));
     assert!(prune.contains("USING INDEX semel_records_expiring (expires_at<?)"), "{prune}");
 }
+
+#[tokio::test]
+async fn the_last_page_says_so() {
+    let place = Place::new();
+    let store = place.store().await;
+    for number in 0..25 {
+        let _lease = granted(&store, &ask(&store, &format!("key-{number}")).await).await;
+    }
+    let page = store.list(&ListQuery::default().with_limit(25)).await.unwrap();
+    assert_eq!((page.records.len(), page.next), (25, None));
+}
