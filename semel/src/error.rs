@@ -31,7 +31,7 @@ pub use crate::words::outcome::OutcomeError;
 pub use crate::words::terms::TermsError;
 pub use crate::words::text::TextError;
 
-use crate::engine::{Failure, RunError};
+use crate::engine::RunError;
 #[cfg(feature = "http")]
 use crate::http::{HeaderRefused, KeyFault, PointerError};
 use crate::words::error::StoreError;
@@ -56,7 +56,8 @@ pub enum ErrorKind {
     /// An attempt runs, or its outcome is not recorded yet. The same call succeeds later.
     Pending,
     /// An attempt was lost, and what it did is unknown: an operator or a reconcile hook has to
-    /// decide. Neither a retry nor a new key is safe.
+    /// decide. A call with the same key is refused until then; one with a new key may repeat the
+    /// effect.
     Held,
     /// The key was used for another request.
     Mismatch,
@@ -74,7 +75,10 @@ pub enum ErrorKind {
     Refused,
     /// What is recorded cannot be read: it is damaged, of a newer version, or of another type.
     Corrupt,
-    /// The work itself failed.
+    /// The work failed before anything happened, and the key is free: the same call runs it again.
+    NothingHappened,
+    /// The work failed, and what it did is unknown. The key is held, or the next attempt takes
+    /// over, as the policy says.
     Failed,
 }
 
@@ -91,7 +95,8 @@ impl Error {
             | ErrorKind::LeaseLost
             | ErrorKind::Limited
             | ErrorKind::Unavailable
-            | ErrorKind::Unknown => true,
+            | ErrorKind::Unknown
+            | ErrorKind::NothingHappened => true,
             ErrorKind::Invalid
             | ErrorKind::Held
             | ErrorKind::Mismatch
@@ -141,8 +146,10 @@ impl From<RunError> for Error {
             RunError::TooManyAttempts | RunError::StoreFull | RunError::QuotaExceeded { .. } => {
                 ErrorKind::Limited
             }
+            RunError::Unavailable(cause) if !cause.is_unknown() => kind_of(cause),
             RunError::Unavailable(_) => ErrorKind::Unavailable,
             RunError::Interrupted => ErrorKind::Unknown,
+            RunError::Failed { nothing_happened: true, .. } => ErrorKind::NothingHappened,
             RunError::Failed { .. } => ErrorKind::Failed,
             RunError::Outcome(_) => ErrorKind::Corrupt,
         };
@@ -152,16 +159,19 @@ impl From<RunError> for Error {
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
-        let kind = if error.is_unknown() {
-            ErrorKind::Unknown
-        } else if error.is_transient() {
-            ErrorKind::Unavailable
-        } else if error.is_corrupt() {
-            ErrorKind::Corrupt
-        } else {
-            ErrorKind::Refused
-        };
-        Self::new(kind, error)
+        Self::new(kind_of(&error), error)
+    }
+}
+
+fn kind_of(error: &StoreError) -> ErrorKind {
+    if error.is_unknown() {
+        ErrorKind::Unknown
+    } else if error.is_transient() {
+        ErrorKind::Unavailable
+    } else if error.is_corrupt() {
+        ErrorKind::Corrupt
+    } else {
+        ErrorKind::Refused
     }
 }
 
@@ -188,12 +198,6 @@ impl From<Infallible> for Error {
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        RunError::from(failure).into()
-    }
-}
-
 /// Errors that mean a broken limit.
 macro_rules! invalid {
     ($($error:ty),+ $(,)?) => {$(
@@ -214,6 +218,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::engine::Failure;
     use crate::engine::policy::Policy;
     use crate::protocol::answer::Ack;
     use crate::words::key::Key;
@@ -253,7 +258,9 @@ mod tests {
         assert_eq!(kind(StoreError::unknown("x").into()), ErrorKind::Unknown);
         assert_eq!(kind(StoreError::unavailable("x").into()), ErrorKind::Unavailable);
         assert_eq!(kind(LeaseLost(Ack::Finished).into()), ErrorKind::LeaseLost);
-        assert_eq!(kind(Failure::unknown("x").into()), ErrorKind::Failed);
+        assert_eq!(kind(RunError::from(Failure::unknown("x")).into()), ErrorKind::Failed);
+        assert_eq!(kind(RunError::Unavailable(refused()).into()), ErrorKind::Refused);
+        assert_eq!(kind(RunError::Unavailable(StoreError::corrupt("x")).into()), ErrorKind::Corrupt);
         let omitted = Outcome::new(200).unwrap().without_body().parse::<u8>().unwrap_err();
         assert_eq!(kind(omitted.into()), ErrorKind::Corrupt);
         assert_eq!(kind(Outcome::new(7).unwrap_err().into()), ErrorKind::Invalid);
@@ -264,7 +271,9 @@ mod tests {
         assert!(Error::from(RunError::Interrupted).is_transient());
         assert!(Error::from(StoreError::unavailable("x")).is_transient());
         assert!(!Error::from(refused()).is_transient());
-        assert!(!Error::from(Failure::nothing_happened("x")).is_transient());
+        assert!(!Error::from(RunError::from(Failure::unknown("x"))).is_transient());
+        assert!(Error::from(RunError::from(Failure::nothing_happened("x"))).is_transient());
+        assert!(!Error::from(RunError::Unavailable(refused())).is_transient());
     }
 
     #[test]

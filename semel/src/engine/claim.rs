@@ -141,7 +141,8 @@ impl Once {
         let patience = self.engine.policy.patience();
         let due = Instant::now() + patience + CALL_LIMIT;
         let Copies { token, not_after, .. } = *copies;
-        self.engine.voids.add(UnansweredClaim { key: key.clone(), token, not_after, due, patience });
+        let key = key.clone();
+        self.engine.voids.add(UnansweredClaim { key, token, not_after, due, patience, settled: false });
         self.start_voids_worker();
     }
 

@@ -140,7 +140,8 @@ pub enum RunError {
     /// background; ask again later.
     #[error("the outcome is not recorded yet")]
     OutcomePending(#[source] StoreError),
-    /// The work is done, but the store refused to record it; the key is held.
+    /// The work is done, but the store refused to record it. The key is held under
+    /// `hold`; under other policies the next attempt repeats the work.
     #[error("the outcome could not be recorded")]
     Unrecorded(#[source] StoreError),
     /// The work succeeded under [`Policy::transactional`](crate::Policy::transactional), but did

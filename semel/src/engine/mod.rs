@@ -33,6 +33,7 @@ mod error;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -384,12 +385,17 @@ impl Once {
     {
         let (grant, mut granted) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        // The attempt waits for the work of the caller, and is told if the caller goes away.
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let begun = Arc::clone(&has_begun);
+        // The attempt waits for the work of the caller, and learns if the caller is dropped.
         let attempt = |lease| async move {
             let _gone = grant.send(lease);
-            ended
-                .await
-                .unwrap_or_else(|_| Err(Failure::unknown("the caller went away, and the work with it")))
+            ended.await.unwrap_or_else(|_| {
+                Err(match begun.load(Ordering::Acquire) {
+                    true => Failure::unknown("the caller was dropped, and the work with it"),
+                    false => Failure::nothing_happened("the caller was dropped before the work began"),
+                })
+            })
         };
         let mut run = pin!(self.run_outcome(key, intent, attempt));
         let lease = tokio::select! {
@@ -398,6 +404,7 @@ impl Once {
             ran = &mut run => return parsed(ran?),
         };
         if let Ok(lease) = lease {
+            has_begun.store(true, Ordering::Release);
             let worked = work(lease).await.and_then(|value| Ok(Outcome::json(&value)?));
             let _over = end.send(worked);
         }

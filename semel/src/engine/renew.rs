@@ -93,6 +93,12 @@ impl LiveAttempts {
     fn add(self: &Arc<Self>, renewal: &Renewal, renewer: Box<Renewer>) -> bool {
         let mut state = self.state();
         state.attempts.insert(renewal.attempt.clone());
+        if !state.schedules.contains_key(&renewal.runtime) {
+            // A runtime that has ended may have left an empty schedule.
+            state
+                .schedules
+                .retain(|_, schedule| !schedule.first_renewals.is_empty() || schedule.is_watched());
+        }
         let (due, _) = renewal.due;
         let schedule = state.schedules.entry(renewal.runtime).or_default();
         schedule.first_renewals.insert(renewal.due, renewer);

@@ -161,7 +161,7 @@ impl Once {
                 Err(error) => {
                     let is_lost = once.engine.policy.after_crash() != AfterCrash::Hold;
                     once.engine.admission.ended(lease.key(), is_lost);
-                    tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key stays held");
+                    tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key is held, or lost under another policy than `hold`");
                 }
             }
         });

@@ -33,6 +33,10 @@ const MAX_AT_A_TIME: usize = 64;
 /// The longest pause between two checks of the list, and between two voids of one token.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// The time after which a settled void is sent once more. A copy of the claim that arrived in time
+/// can be in its commit when the first void reads the record, and the first void then finds the
+/// previous state; a store that does not commit within this time ends the connection.
+const CONFIRM_AFTER: Duration = CALL_LIMIT;
 /// The time without a check of the list after which its worker counts as dead: its runtime is
 /// blocked, or has ended.
 const SILENCE: Duration = CALL_LIMIT.saturating_add(Duration::from_secs(5));
@@ -48,6 +52,8 @@ pub(super) struct UnansweredClaim {
     pub(super) due: Instant,
     /// The time for which the void is retried after a shutdown.
     pub(super) patience: Duration,
+    /// Set once the store has settled the void; what is left is to confirm it.
+    pub(super) settled: bool,
 }
 
 impl UnansweredClaim {
@@ -82,9 +88,12 @@ impl State {
         self.next_number
     }
 
-    /// Removes the claims whose voids a shutdown no longer waits for. Returns their number.
+    /// Removes the claims whose voids a shutdown no longer waits for. Returns the number of those
+    /// that are not settled.
     fn give_up(&mut self, shutdown: Instant) -> usize {
-        let (before, now) = (self.unanswered.len(), Instant::now());
+        let now = Instant::now();
+        self.unanswered.retain(|_, claim| !claim.settled);
+        let before = self.unanswered.len();
         self.unanswered.retain(|(next, _), claim| {
             let end = claim.given_up(shutdown);
             *next <= end && now <= end + LONGEST_PAUSE
@@ -127,10 +136,14 @@ impl Voids {
     /// Removes the claims whose voids are settled, and schedules the other voids again.
     fn answered(&self, answers: impl Iterator<Item = ((Due, UnansweredClaim), Result<Void, StoreError>)>) {
         let mut state = self.state();
-        for ((due, claim), answer) in answers {
+        for ((due, mut claim), answer) in answers {
             state.unanswered.remove(&due);
             let pause = match answer {
-                Ok(Void::Settled) => continue,
+                Ok(Void::Settled) if claim.settled => continue,
+                Ok(Void::Settled) => {
+                    claim.settled = true;
+                    CONFIRM_AFTER
+                }
                 Ok(Void::Early(left)) => left,
                 Err(error) if error.is_transient() => LONGEST_PAUSE,
                 Err(error) => {

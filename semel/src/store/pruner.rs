@@ -9,8 +9,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::store::{Prune, Store};
 use crate::words::error::StoreError;
 
-/// The time after which a call counts as unanswered. The stores of this crate bound their own calls
-/// by less; this is for one that does not.
+/// The time after which a call counts as unanswered. The stores of this crate usually
+/// end theirs sooner.
 const CALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// The longest wait for a call in progress at the end.

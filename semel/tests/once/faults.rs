@@ -229,7 +229,25 @@ async fn a_void_that_came_early_by_the_stores_clock_is_sent_again() {
     sleep(Duration::from_secs(15)).await;
     assert_eq!(gate.calls("void"), 1);
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(gate.calls("void"), 2);
+    // It was early, then settled, and then confirmed.
+    assert_eq!(gate.calls("void"), 3);
+}
+
+/// Regression: a copy of a claim that had arrived in time was in its commit when the void read the
+/// record, and the key was held without an attempt. Here the clock makes such a copy.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_the_void_did_not_see_is_voided_by_its_confirmation() {
+    let (gate, once) = engine();
+    gate.disturb_calls("claim", 1..=1, Fault::CopyLater(Duration::from_secs(10)));
+    gate.disturb("claim", Fault::Lost);
+    once.run(&key(), &intent(), Counter::default().quick()).await.unwrap_err();
+    sleep(Duration::from_millis(7_500)).await;
+    assert_eq!(gate.calls("void"), 1);
+    gate.store.memory_clock().set_back(Duration::from_secs(8));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(phase(&gate).await, Some(Phase::Running));
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use semel::error::{ErrorKind, IntentError};
 use semel::store::Phase;
 use semel::{Error, Failure, RunError};
+use testkit::gates::Fault;
 use tokio::time::{sleep, timeout};
 
 use super::{engine, phase, record};
@@ -82,7 +83,18 @@ async fn borrowed_work_stops_with_its_caller_and_its_key_is_held() {
     assert!(!finished);
     assert_eq!(phase(&gate).await, Some(Phase::Held));
     let note = record(&gate).await.unwrap().note.unwrap();
-    assert!(note.text.contains("the caller went away"), "{note:?}");
+    assert!(note.text.contains("the caller was dropped"), "{note:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_of_borrowed_work_that_never_began_is_free() {
+    let (gate, once) = engine();
+    gate.disturb("claim", Fault::SlowAnswer(Duration::from_millis(300)));
+    let run =
+        once.run_borrowed(("tests", "key"), &1, async |_lease| -> Result<u32, Failure> { panic!("it ran") });
+    assert!(timeout(Duration::from_millis(100), run).await.is_err());
+    once.drain().await;
+    assert_eq!(phase(&gate).await, Some(Phase::Released));
 }
 
 #[tokio::test(start_paused = true)]

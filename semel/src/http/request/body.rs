@@ -18,6 +18,9 @@ use crate::runtime::timer::within;
 /// one of unknown length, which may be an endless stream.
 pub(in crate::http) const GATHER_KNOWN: Duration = Duration::from_secs(30);
 const GATHER_UNKNOWN: Duration = Duration::from_secs(1);
+/// The most bytes of a response of unknown length for which room is reserved before they are read:
+/// a read buffer of a connection.
+const MOST_AHEAD: usize = 64 << 10;
 
 /// A body of which a part may have been read ahead, with the bytes, errors and trailers of the
 /// original body, unchanged.
@@ -284,19 +287,19 @@ where
     let gathering = async {
         let mut next = STEP;
         loop {
+            if gathered.length() > limit {
+                return Gathering::Unfinished;
+            }
             // A response that waits holds what is charged, and what its connection has read. A
             // reader that gives up here has lost nothing.
             if let Some(charge) = &mut charge {
                 let left = body.size_hint().upper().and_then(|left| usize::try_from(left).ok());
                 charge.wait_for(gathered.length() + left.unwrap_or(next).min(next)).await;
             }
-            if gathered.length() > limit {
-                return Gathering::Unfinished;
-            }
             match poll_fn(|context| body.as_mut().poll_frame(context)).await {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
-                        next = data.len().max(STEP);
+                        next = data.len().clamp(STEP, MOST_AHEAD);
                         gathered.add(data, body.is_end_stream());
                     }
                     Err(frame) => trailers = frame.into_trailers().ok(),

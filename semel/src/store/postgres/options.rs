@@ -115,7 +115,10 @@ impl PostgresOptions {
     /// use semel::store::PostgresOptions;
     ///
     /// let options = PostgresOptions::new("postgres://semel@db/app?sslmode=verify-full")?
-    ///     .with_passwords(|| async { std::fs::read_to_string("/run/secrets/postgres") });
+    ///     .with_passwords(|| async {
+    ///         let file = std::fs::read_to_string("/run/secrets/postgres")?;
+    ///         Ok::<_, std::io::Error>(file.trim_end().to_owned())
+    ///     });
     /// # Ok::<(), semel::StoreError>(())
     /// ```
     #[must_use]
@@ -140,6 +143,11 @@ impl PostgresOptions {
     #[must_use]
     pub fn with_tls(self, config: rustls::ClientConfig) -> Self {
         Self { tls: MakeRustlsConnect::new(config), ..self }
+    }
+
+    /// Returns `true` if each connection asks for its password.
+    pub(super) fn asks_for_passwords(&self) -> bool {
+        self.passwords.is_some()
     }
 
     /// The configuration of the next connection.

@@ -263,7 +263,7 @@ impl Wire {
 async fn connect(options: &PostgresOptions) -> Result<(Client, Wire), StoreError> {
     let connected = async {
         let connected = options.next().await?.connect(options.tls.clone()).await;
-        connected.map_err(|e| unreachable(&e).with_source(e))
+        connected.map_err(|e| unreachable(&e, options.asks_for_passwords()).with_source(e))
     };
     let (client, connection) = within(options.timeout, connected).await?;
     Ok((client, Wire { connection: Some(connection), warned: false, attention: Attention::default() }))
@@ -309,12 +309,15 @@ fn is_about_standby(notice: &DbError) -> bool {
 }
 
 /// The reason why there is no connection: refused for good if the server said so, otherwise
-/// unavailable.
-fn unreachable(error: &tokio_postgres::Error) -> StoreError {
+/// unavailable. Where passwords change, the next one may be right.
+fn unreachable(error: &tokio_postgres::Error, passwords_change: bool) -> StoreError {
     let class = error.code().and_then(|code| code.code().get(..2)).unwrap_or_default();
     let said = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
     // The password is wrong, or there is no such database.
     match class {
+        "28" if passwords_change => {
+            StoreError::unavailable(format!("Postgres refused the present password: {said}"))
+        }
         "28" | "3D" => StoreError::refused(format!("Postgres refused the connection: {said}")),
         _ => StoreError::unavailable(format!("Postgres cannot be reached: {said}")),
     }

@@ -54,7 +54,6 @@ impl RedisStore {
             command.arg(offset.to_server(not_after).as_micros()).arg(kept).arg(what);
             command
         };
-        // No caller waits for the answer, so claims and reads go first.
         self.run(Lane::Claim, &name, command).await.map(drop)
     }
 

@@ -66,7 +66,7 @@ impl Outcome {
     /// A status with the value as a JSON body.
     ///
     /// # Errors
-    /// As [`Outcome::json`], and [`OutcomeError::Status`] if the status is not within 100 to 999.
+    /// As [`Outcome::json`], and [`OutcomeError::Status`] if the status is not within 200 to 999.
     pub fn json_with_status<T: Serialize + ?Sized>(status: u16, value: &T) -> Result<Self, OutcomeError> {
         let body = serde_json::to_vec(value).map_err(OutcomeError::Encode)?;
         Self::new(status)?.with_headers([("content-type", "application/json")])?.with_body(body)

@@ -228,8 +228,11 @@ impl Shares {
     /// Takes steps for a replay, if there are any left for replays.
     fn take_replay(&self, steps: u32) -> bool {
         let count = steps as usize;
-        let before = self.replays.fetch_add(count, Ordering::Relaxed);
-        let fits = before + count <= self.replay_steps && self.take_reply(steps);
+        let more = |used: usize| Some(used + count).filter(|used| *used <= self.replay_steps);
+        if self.replays.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            return false;
+        }
+        let fits = self.take_reply(steps);
         if !fits {
             self.replays.fetch_sub(count, Ordering::Relaxed);
         }

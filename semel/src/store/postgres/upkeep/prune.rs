@@ -30,9 +30,9 @@ const TURN: [i64; 2] = [64, 16_384];
 /// The largest number of pages per expired record at which it is worth going on.
 const WORTHWHILE: i64 = 4;
 
-/// The largest number of times that the watermark is moved in a turn, each time over up to 160,000
+/// The time after which the watermark is not moved again in a turn. Each move passes up to 160,000
 /// records.
-const MOVES: usize = 64;
+const MOVING: Duration = Duration::from_secs(60);
 
 /// The interval at which a long turn records its position: well within the time after which another
 /// process would take it.
@@ -92,7 +92,8 @@ impl Sweeper {
 
     /// Moves the watermark as far as it goes.
     async fn move_watermark(&self, session: &Arc<Session>, first_page: i64) -> Result<(), StoreError> {
-        for _ in 0..MOVES {
+        let began = Instant::now();
+        while began.elapsed() < MOVING {
             if !self.side.in_long_time(watermark::keep_up(&self.side, session)).await? {
                 break;
             }
