@@ -87,7 +87,7 @@ pub mod fault;
 #[cfg(all(any(test, fuzzing), feature = "http", feature = "postgres"))]
 #[doc(hidden)]
 pub mod fuzz;
-#[cfg(all(doctest, feature = "axum", feature = "postgres"))]
+#[cfg(all(doctest, feature = "axum", feature = "postgres", feature = "redis"))]
 mod pages;
 
 pub use engine::policy::Policy;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use semel::admin::{Inspect, MigrationStatus, StoreSize};
 pub(crate) use semel::store::redacted;
 use semel::store::{AnyStore, MemoryCache, PostgresOptions, RedisOptions, SqliteOptions, StoreUrl};
@@ -11,6 +11,7 @@ use semel::{AfterCrash, Key, Policy, Store, StoreError, Tiered};
 
 use crate::cache::LateRedis;
 use crate::config::{Place, Size};
+use crate::exit::Exit;
 
 /// The store unless one is configured.
 const DEFAULT: &str = "sqlite:semel.db";
@@ -43,6 +44,23 @@ impl Place {
              to a postgres:// URL, or the policy to `hold` or `retry`",
             redacted(self.store_url())
         );
+        Ok(())
+    }
+
+    /// Refuses to erase the bytes of removed records in a store that is not SQLite, without opening
+    /// it.
+    ///
+    /// # Errors
+    /// If the store is not SQLite, or the URL is wrong.
+    pub(crate) fn check_erasable(&self) -> Result<()> {
+        self.check()?;
+        if self.file().is_none() {
+            return Err(Exit::Usage.because(format!(
+                "--erase is for SQLite, and the store {} is none, so nothing was removed: leave the flag out, and have the server \
+                 write its files anew (`vacuum full` of Postgres, `bgrewriteaof` of Redis); memory has none",
+                redacted(self.store_url())
+            )));
+        }
         Ok(())
     }
 
@@ -189,14 +207,11 @@ impl Opened {
     /// Leaves no byte of removed records in the files of a SQLite store.
     ///
     /// # Errors
-    /// The error of the store, or that another store has other files.
-    pub(crate) async fn erase_pruned(&self) -> Result<()> {
+    /// The error of the store; another store refuses ([`Place::check_erasable`]).
+    pub(crate) async fn erase_pruned(&self) -> Result<(), StoreError> {
         match &self.kind {
-            AnyStore::Sqlite(store) => Ok(store.erase_pruned().await?),
-            _ => bail!(
-                "--erase is for SQLite: the files of Postgres and Redis are written by their servers (`vacuum full`, \
-                 `bgrewriteaof`), and memory has none"
-            ),
+            AnyStore::Sqlite(store) => store.erase_pruned().await,
+            _ => Err(StoreError::refused("only the file of a SQLite store can be erased")),
         }
     }
 

@@ -195,7 +195,7 @@ pub use crate::http::request::credentials::Credential;
 pub use crate::http::request::fingerprint::{PointerError, RequestFingerprint};
 pub use crate::http::request::key::{KeyFault, parse as parse_key};
 pub use crate::http::request::memory::Memory;
-pub use crate::http::request::others::{PROXY_HEADERS, is_of_proxy};
+pub use crate::http::request::others::{PROXY_HEADERS, is_of_proxy, suggests_others};
 pub use crate::http::request::scope::Anonymous;
 pub use crate::http::response::headers::{HeaderRefused, may_record};
 pub use crate::http::response::verdict::Verdict;

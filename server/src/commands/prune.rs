@@ -30,8 +30,10 @@ pub(crate) struct PruneArgs {
 
     /// Leave no byte of removed records in the file of a SQLite store, nor in its log
     ///
-    /// The whole file is written anew; claims wait meanwhile, and the disk needs room for two
-    /// copies. Without this flag, bytes of removed records may stay in unused parts of the file.
+    /// The whole file is written anew, and claims wait meanwhile. That needs room for two copies of
+    /// it: one in the folder of the store, and one in the folder of temporary files, which is
+    /// SQLITE_TMPDIR, TMPDIR or /var/tmp. Without this flag, bytes of removed records may stay in
+    /// unused parts of the file.
     #[arg(long, conflicts_with = "dry_run")]
     erase: bool,
 
@@ -47,6 +49,9 @@ pub(crate) struct PruneArgs {
 }
 
 pub(crate) async fn run(args: PruneArgs) -> Result<()> {
+    if args.erase {
+        args.store.place()?.check_erasable()?;
+    }
     let opened = args.store.open().await?;
     let progress = progress::spinner();
     let cutoff = match args.expired_for {
@@ -86,8 +91,12 @@ pub(crate) async fn run(args: PruneArgs) -> Result<()> {
 /// Takes the bytes of removed records out of the log of a SQLite store, and of its file if asked to.
 async fn clean(opened: &Opened, erase: bool) -> Result<()> {
     if erase {
-        let erased = opened.erase_pruned().await;
-        return erased.context("the bytes of removed records could not be erased: run the command again");
+        let Err(error) = opened.erase_pruned().await else { return Ok(()) };
+        let is_transient = error.is_transient();
+        return Err(error).context(match is_transient {
+            true => "the bytes of removed records could not be erased: run the command again",
+            false => "the bytes of removed records could not be erased",
+        });
     }
     if !opened.empty_log().await? {
         remark(

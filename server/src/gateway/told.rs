@@ -15,7 +15,7 @@ pub(super) fn tell_scopes(config: &Config) {
             (Scoping::Header { .. } | Scoping::Jwt, _) => "refused",
             (_, Anonymous::Share) => "all of them are one caller",
             (Scoping::Credentials(_), Anonymous::ShareLocal) => {
-                "one caller, unless they come through a proxy"
+                "one caller, unless the request shows a sign of other callers"
             }
             (_, _) => "refused",
         };
@@ -47,6 +47,7 @@ pub(super) fn tell_bounds(config: &Config) {
         header_timeout = %Span(config.header_timeout),
         body_timeout = %Span(config.body_timeout),
         websocket_timeout = %Span(config.websocket_timeout),
+        drain = %Span(config.drain),
         "bounds of the gateway"
     );
     for (route, settings) in routes(config) {
@@ -59,6 +60,12 @@ pub(super) fn tell_bounds(config: &Config) {
             lease = %Span(settings.policy.terms().lease()),
             retention = %Span(settings.policy.terms().retention()),
             "bounds of a route"
+        );
+    }
+    if !config.routes.is_empty() && config.all.upstream.is_some() {
+        tracing::info!(
+            upstream_timeout = %Span(config.all.upstream_timeout),
+            "bounds of requests that no route covers, to which keys do not apply"
         );
     }
     if limits.max_store.is_none() && !config.is_local() {

@@ -9,7 +9,8 @@ on_every_store!(
     expired_records_are_removed_and_others_stay,
     recently_expired_records_may_stay,
     a_dry_run_removes_nothing,
-    every_batch_is_gone_through
+    every_batch_is_gone_through,
+    erasing_is_refused_before_anything_is_removed_unless_the_store_is_sqlite
 );
 
 async fn expired_records_are_removed_and_others_stay(place: Place) {
@@ -51,6 +52,25 @@ async fn every_batch_is_gone_through(place: Place) {
         place.expired(&format!("k-{number}")).await;
     }
     assert_eq!(place.of_realm(&["prune", "--batch", "2"]).ok(), "removed 7 expired records\n");
+}
+
+/// The first version removed the expired records, and then failed and said to run it again.
+async fn erasing_is_refused_before_anything_is_removed_unless_the_store_is_sqlite(place: Place) {
+    place.expired("k-1").await;
+    let ran = place.of_realm(&["prune", "--erase"]);
+    if place.url.starts_with("sqlite:") {
+        assert_eq!(ran.ok(), "removed 1 expired record\n");
+        return;
+    }
+    let why = ran.refused(2);
+    assert!(why.contains("--erase is for SQLite") && !why.contains("again"), "{why}");
+    assert_eq!(place.of_realm(&["prune"]).ok(), "removed 1 expired record\n");
+}
+
+#[test]
+fn erasing_memory_is_refused() {
+    let why = semel(&["prune", "--store", "memory:", "--erase"]).refused(2);
+    assert!(why.contains("--erase is for SQLite"), "{why}");
 }
 
 #[test]

@@ -90,7 +90,8 @@ async fn a_local_caller_without_credentials_is_let_in_unless_a_proxy_sends_it() 
     gateway.line("callers without credentials are one caller").await;
     assert_eq!(pay(&gateway, "").await.told(), (200, "run 1".to_owned(), false));
     assert_eq!(pay(&gateway, "").await.told(), (200, "run 1".to_owned(), true));
-    for sign in PROXY_HEADERS.map(|listed| listed.replace('*', "-for")) {
+    let of_callers = ["x-user-id", "x-tenant", "x-session-id"].map(str::to_owned);
+    for sign in PROXY_HEADERS.map(|listed| listed.replace('*', "-for")).into_iter().chain(of_callers) {
         pay(&gateway, &format!("{sign}: 1.2.3.4\r\n")).await.problem(400, "idempotency_scope_missing");
         // Connection cannot make it look as if there were none.
         let hidden = format!("{sign}: 1.2.3.4\r\nConnection: {sign}\r\n");

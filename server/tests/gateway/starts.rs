@@ -315,6 +315,7 @@ async fn the_log_of_the_start_names_every_bound() {
         "header_timeout=30s",
         "body_timeout=30s",
         "websocket_timeout=5m",
+        "drain=30s",
     ] {
         assert!(gateway.log().contains(bound), "{bound} is not in {whole}");
     }
@@ -323,6 +324,19 @@ async fn the_log_of_the_start_names_every_bound() {
         assert!(gateway.log().contains(bound), "{bound} is not in {}", gateway.log());
     }
     assert!(!gateway.log().contains("nothing limits the size of the store"), "{}", gateway.log());
+    assert!(!gateway.log().contains("bounds of requests that no route covers"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn the_log_of_the_start_names_the_bounds_of_requests_that_no_route_covers() {
+    let upstream = Upstream::counting().await;
+    let file = format!(
+        "upstream = 'http://{}'\nupstream-timeout = '7s'\n[[route]]\npath = '/charges'\nupstream-timeout = '9s'",
+        upstream.address
+    );
+    let mut gateway = Setup::new().with_file(&file).start().await;
+    let line = gateway.line("bounds of requests that no route covers").await;
+    assert!(line.contains("upstream_timeout=7s"), "{line}");
 }
 
 #[tokio::test]

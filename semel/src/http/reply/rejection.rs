@@ -189,7 +189,10 @@ impl Rejection {
                 "Send the header with a value that is new for each operation and the same for its repeats."
             }
             Self::KeyInvalid(fault) => {
-                return format!("The header does not contain exactly one key: {fault}.");
+                return format!(
+                    "The header does not contain exactly one key: {fault}. This request did nothing. Send one key of 1 to \
+                     255 printable ASCII characters."
+                );
             }
             Self::RequestUnreadable => {
                 "The body ended too early. This request did nothing; send it again with the same key."

@@ -7,8 +7,7 @@ use crate::http::request::credentials::Credential;
 /// The headers by which proxies, sidecars and gateways say for whom they forward a request, in lower
 /// case; a `*` at the end stands for any rest of the name.
 ///
-/// A request with one of them was not sent by a program on this machine alone. The gateway refuses
-/// requests whose `Connection` field would remove one of them.
+/// A request with one of them was not sent by a program on this machine alone.
 pub const PROXY_HEADERS: [&str; 42] = [
     // Of the standard, and the usual ones beside it.
     "forwarded*",
@@ -71,7 +70,11 @@ pub fn is_of_proxy(name: &HeaderName) -> bool {
 
 /// Returns `true` if a header suggests that the request comes from one of several callers: it is
 /// one that proxies add, or its name suggests a credential or the name of a caller.
-pub(in crate::http) fn suggests_others(name: &HeaderName) -> bool {
+///
+/// Under [`Anonymous::ShareLocal`](crate::http::Anonymous::ShareLocal) a request with such a header
+/// and without credentials is refused. The gateway refuses requests whose `Connection` field would
+/// remove one of these headers.
+pub fn suggests_others(name: &HeaderName) -> bool {
     let names_caller = || {
         // Browsers and other clients send these by themselves.
         !["user-agent", "sec-fetch-user"].contains(&name.as_str())

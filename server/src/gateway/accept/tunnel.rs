@@ -11,7 +11,7 @@ use tokio::io::copy_bidirectional;
 use crate::gateway::accept::idle::{Heard, Idle};
 use crate::gateway::accept::screen::Tunnel;
 use crate::gateway::request::problem::Problem;
-use crate::gateway::upstream::body::{Inbound, Returned};
+use crate::gateway::upstream::body::{Inbound, Moved, Returned};
 use crate::gateway::upstream::headers;
 use crate::gateway::upstream::{Unanswered, Upstream};
 
@@ -24,8 +24,13 @@ pub(in crate::gateway) async fn open(
     patience: Duration,
 ) -> Response<Returned> {
     let Some(place) = upstream.passing().enter() else { return Problem::BUSY.for_now() };
+    let place = Arc::new(place);
     let client_side = hyper::upgrade::on(&mut request);
     let (parts, body) = request.into_parts();
+    // An answer other than a WebSocket may end before its request does.
+    if let Some(moved) = parts.extensions.get::<Moved>() {
+        moved.hold(Arc::clone(&place));
+    }
     let Ok(mut asked) = upstream.request(parts, body.into()) else {
         return Unanswered::Unsendable.response();
     };
@@ -38,7 +43,7 @@ pub(in crate::gateway) async fn open(
     let upstream_side = agreed.then(|| hyper::upgrade::on(&mut response));
     headers::for_client(response.headers_mut());
     let Some(upstream_side) = upstream_side else {
-        return response.map(|body| body.holding(Arc::new(place)));
+        return response.map(|body| body.holding(place));
     };
     upgrade(response.headers_mut());
     tunnel.open();

@@ -3,7 +3,7 @@
 use http::header::{CONNECTION, HOST, HeaderName, UPGRADE};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, Version};
-use semel::http::Credential;
+use semel::http::suggests_others;
 
 use crate::config::{Config, Underscores, guarded};
 use crate::gateway::accept::FIELDS;
@@ -22,7 +22,7 @@ pub(in crate::gateway) fn admit<B>(
     }
     check(request)?;
     let named: Vec<String> = named_by_connection(request.headers());
-    if let Some(name) = named.iter().find(|name| is_counted_on(name, config) || may_be_credential(name)) {
+    if let Some(name) = named.iter().find(|name| is_counted_on(name, config) || is_sign_of_others(name)) {
         let detail =
             format!("The field Connection names {name}, without which this would be another request");
         return Err(Box::new(Problem::MALFORMED.last(&detail)));
@@ -97,10 +97,10 @@ fn is_counted_on(name: &str, config: &Config) -> bool {
     guarded::is_guarded(name, &config.scope_headers)
 }
 
-/// Returns `true` if the field's name suggests a credential: without the field, a request on
-/// loopback would look like one of a local caller.
-fn may_be_credential(name: &str) -> bool {
-    name.parse().is_ok_and(|name: HeaderName| Credential::is_likely_in(&name))
+/// Returns `true` if the field's name suggests a proxy, a credential or the name of a caller: without
+/// the field, a request on loopback would look like one of a local caller.
+fn is_sign_of_others(name: &str) -> bool {
+    name.parse().is_ok_and(|name: HeaderName| suggests_others(&name))
 }
 
 /// The fields that only the gateway may set, and those that a service could mistake for another
@@ -173,7 +173,7 @@ mod tests {
             let fields = [
                 ("host", "a"),
                 ("x-mine", "1"),
-                ("x-user", "1"),
+                ("user-agent", "1"),
                 ("content-type", "c"),
                 ("connection", name),
             ];
@@ -184,7 +184,7 @@ mod tests {
             ("keep-alive, Upgrade", ""),
             ("x-absent", ""),
             ("X-Mine, close", "x-mine"),
-            ("x-user", "x-user"),
+            ("user-agent", "user-agent"),
         ] {
             let left = named(good, "").expect(good);
             assert_eq!(left.len(), 5 - usize::from(!taken.is_empty()), "{good}");
@@ -210,13 +210,16 @@ mod tests {
             "true-client-ip",
             "x-session-id",
             "X-Auth-Token",
+            "x-user",
+            "X-User-Id",
+            "x-tenant",
             "semel-fence",
         ] {
             assert_eq!(named(bad, ""), None, "{bad}");
         }
-        assert_eq!(named("X-User", "scope = 'header:X-User'"), None);
-        let route = "[[route]]\npath = '/a'\nscope = 'header:X-User'";
-        assert_eq!(named("x-user", route), None);
+        assert_eq!(named("X-Shop", "scope = 'header:X-Shop'"), None);
+        let route = "[[route]]\npath = '/a'\nscope = 'header:X-Shop'";
+        assert_eq!(named("x-shop", route), None);
     }
 
     #[test]

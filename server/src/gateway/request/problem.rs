@@ -88,12 +88,12 @@ impl Problem {
         "The upstream was lost before it answered; what it did is not known",
         "Send the same request later with the same key to learn its outcome. A new key, or none, could make it happen twice.",
     );
-    pub(in crate::gateway) const MISFRAMED: Self = Self::new(
+    pub(in crate::gateway) const UNREADABLE: Self = Self::new(
         StatusCode::BAD_GATEWAY,
         "upstream_malformed",
         "The answer of the upstream cannot be passed on; what it did is not known",
-        "Its framing is neither one length nor chunks. Send the same request later with the same key to learn its outcome. A new key, or \
-         none, could make it happen twice.",
+        "Its head is not HTTP or too large, or its framing is neither one length nor chunks. Send the same request later with the same \
+         key to learn its outcome. A new key, or none, could make it happen twice.",
     );
     pub(in crate::gateway) const BUSY: Self = Self::new(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -141,7 +141,7 @@ impl Problem {
         Self::BUSY,
         Self::UNREACHABLE,
         Self::LOST,
-        Self::MISFRAMED,
+        Self::UNREADABLE,
         Self::TIMED_OUT,
     ];
     /// The additional problems where the gateway verifies tokens.

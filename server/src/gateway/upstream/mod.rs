@@ -50,7 +50,7 @@ const IDLE: Duration = Duration::from_secs(4);
 /// The time limit of connecting, during which nothing has been sent.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The largest number of headers in an answer. An answer with more is lost, and its key is held.
+/// The largest number of headers in an answer. An answer with more cannot be read, and its key is held.
 const MAX_HEADERS: usize = 512;
 
 /// The largest read buffer of an upstream connection, and the largest head of an answer.
@@ -234,7 +234,9 @@ impl Upstream {
         // Known from the moment the connection has the request, and not before.
         let connected = captured.connection_metadata().is_some();
         match answer {
-            Ok(Ok(response)) if headers::is_misframed(response.headers()) => Err(Unanswered::Misframed),
+            Ok(Ok(response)) if headers::is_misframed(response.headers()) => {
+                Err(Unanswered::Malformed("is framed in a way that cannot be passed on"))
+            }
             Ok(Ok(response)) => {
                 // Bytes after a switch of protocols are not an answer.
                 let exchange = exchange.filter(|_| !response.status().is_informational());
@@ -319,8 +321,8 @@ pub(in crate::gateway) enum Unanswered {
     Unsent,
     /// The connection ended after part of the request was sent.
     Lost,
-    /// The framing of the answer cannot be passed on.
-    Misframed,
+    /// The answer cannot be read, or its framing cannot be passed on.
+    Malformed(&'static str),
     /// No answer came in time.
     TimedOut,
 }
@@ -333,10 +335,16 @@ impl Unanswered {
             // A request that a closed connection has not accepted is returned unchanged.
             None if Unsent::caused(error) || connected && is_canceled(error) => return Self::Unsent,
             None if !connected => Self::Unreachable,
+            None if is_unreadable(error) => Self::Malformed("has a head that cannot be read"),
             None => Self::Lost,
         };
         let why = error.source().map_or_else(|| error.to_string(), chain);
-        tracing::warn!(upstream = %origin, error = why, "the upstream did not answer");
+        match cause {
+            Self::Malformed(_) => {
+                tracing::warn!(upstream = %origin, error = why, "the answer of the upstream cannot be read");
+            }
+            _ => tracing::warn!(upstream = %origin, error = why, "the upstream did not answer"),
+        }
         cause
     }
 
@@ -349,9 +357,8 @@ impl Unanswered {
             Self::Lost => {
                 (Problem::LOST, Verdict::Abandon("the upstream was lost before it answered".to_owned()))
             }
-            Self::Misframed => {
-                let why = "the answer of the upstream was framed in a way that cannot be passed on";
-                (Problem::MISFRAMED, Verdict::Abandon(why.to_owned()))
+            Self::Malformed(why) => {
+                (Problem::UNREADABLE, Verdict::Abandon(format!("the answer of the upstream {why}")))
             }
             Self::TimedOut => {
                 (Problem::TIMED_OUT, Verdict::Abandon("the upstream did not answer in time".to_owned()))
@@ -364,10 +371,17 @@ impl Unanswered {
 }
 
 fn is_canceled(error: &legacy::Error) -> bool {
-    error
-        .source()
-        .and_then(|cause| cause.downcast_ref::<hyper::Error>())
-        .is_some_and(hyper::Error::is_canceled)
+    of_connection(error).is_some_and(hyper::Error::is_canceled)
+}
+
+/// Returns `true` if there was an answer whose head is not HTTP, or too large.
+fn is_unreadable(error: &legacy::Error) -> bool {
+    of_connection(error).is_some_and(hyper::Error::is_parse)
+}
+
+/// The error of the connection that had the request.
+fn of_connection(error: &legacy::Error) -> Option<&hyper::Error> {
+    error.source()?.downcast_ref()
 }
 
 /// An error with all its causes.
