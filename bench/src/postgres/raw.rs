@@ -128,7 +128,8 @@ fn script(load: Load, batch: usize) -> String {
         "1",
         "'bench-1'",
         "'30 seconds'",
-        "'1 day'",
+        "86400000000",
+        "'hold'",
         "'infinity'",
     ]
     .map(str::to_owned);
@@ -152,13 +153,13 @@ fn script(load: Load, batch: usize) -> String {
             _ = writeln!(
                 script,
                 "with completed as (\n{complete}\n), created as (\n{create}\n)\n\
-                select *, true from completed union all select *, false from created;\n\\set done :next"
+                select id, true from completed union all select id, false from created;\n\\set done :next"
             );
         }
         Load::Replay => {
             let id = format!("sha256(int8send(((:next)::bigint + n) % {REPEATED} + 1) || '{SCHEMA}'::bytea)");
             let ids = format!("array(select {id} from generate_series(1, {batch}) as n)");
-            _ = writeln!(script, "{};", of_pgbench(READ).replace("$1::bytea[]", &ids));
+            _ = writeln!(script, "{};", of_pgbench(READ).replace("$1::bytea[]", &ids).replace("$2::", "1000000::"));
         }
     }
     script
