@@ -159,7 +159,11 @@ fn script(load: Load, batch: usize) -> String {
         Load::Replay => {
             let id = format!("sha256(int8send(((:next)::bigint + n) % {REPEATED} + 1) || '{SCHEMA}'::bytea)");
             let ids = format!("array(select {id} from generate_series(1, {batch}) as n)");
-            _ = writeln!(script, "{};", of_pgbench(READ).replace("$1::bytea[]", &ids).replace("$2::", "1000000::"));
+            _ = writeln!(
+                script,
+                "{};",
+                of_pgbench(READ).replace("$1::bytea[]", &ids).replace("$2::", "1000000::")
+            );
         }
     }
     script
