@@ -34,8 +34,8 @@ impl Once {
         self.engine.tasks.spawn(async move { once.attempt(&mut lease, &intent, &copies, work, permit).await })
     }
 
-    /// Runs the work and settles it. The permit is held until the caller is told: its response may
-    /// be a stream that goes on. Settling in the background needs none, and has no such stream.
+    /// Runs the work and settles it. The permit is held until the caller has its answer, which may
+    /// be a stream that continues. Settling in the background needs no permit.
     pub(super) async fn attempt(
         &self,
         lease: &mut Lease,

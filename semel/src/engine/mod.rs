@@ -12,7 +12,7 @@
 //! - `reconcile`: the hook that is asked about lost attempts.
 //! - `voids`: the bounded list of claims whose answer was lost.
 //! - `patience`: retries with backoff.
-//! - `health`: how the writes to the store went of late.
+//! - `health`: the recent successes and failures of writes to the store.
 //! - `upkeep`: pruning of the store.
 //! - `error`: the reasons why there is no value.
 
@@ -82,7 +82,7 @@ const MAX_RECONCILES: u32 = 3;
 ///
 /// Clones share their store and their waiters and are cheap.
 ///
-/// With defaults, a crash holds the key, because nobody knows what the lost attempt did:
+/// With defaults, a crash holds the key, because the effect of the lost attempt is unknown:
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -127,7 +127,7 @@ pub struct Once {
     engine: Arc<Engine>,
 }
 
-/// What the clones of an engine share, as long as none of them is set otherwise.
+/// The state that the clones of an engine share, until one of them gets other settings.
 #[derive(Clone)]
 struct Engine {
     store: Arc<dyn Store>,
@@ -142,30 +142,30 @@ struct Engine {
     upkeep: Option<Arc<Upkeep>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
-    /// Repeats wait no more. It comes with the shutdown, or before.
+    /// Cancelled when repeats no longer wait: at the shutdown or before it.
     waits_end: CancellationToken,
     meter: Arc<Meter>,
 }
 
-/// What a run came to.
+/// The value of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ran<T> {
-    /// The value, the same for everyone.
+    /// The value, the same for every caller.
     pub value: T,
-    /// Whether another attempt made it.
+    /// Set if another attempt made it.
     pub replayed: bool,
 }
 
 impl<T> Ran<T> {
-    /// The end of a run, for code that stands in for an engine in tests.
+    /// The value of a run, for code that replaces an engine in tests.
     pub fn new(value: T, replayed: bool) -> Self {
         Self { value, replayed }
     }
 }
 
 impl Once {
-    /// How many attempts run at a time unless set.
+    /// The limit of concurrent attempts unless set.
     pub const DEFAULT_MAX_ATTEMPTS: usize = 10_000;
 
     /// An engine over a store, with [`Policy::hold`].
@@ -194,8 +194,8 @@ impl Once {
     ///
     /// # Panics
     /// If a setting of the policy breaks a limit, or the store cannot keep its promise:
-    /// [`Policy::transactional`] over any store but Postgres. A service finds that out when it starts; [`Once::try_with_policy`] is for policies that a
-    /// configuration names.
+    /// [`Policy::transactional`] over any store but Postgres. A service finds that out when it
+    /// starts; [`Once::try_with_policy`] is for policies that a configuration names.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         self.try_with_policy(policy).unwrap_or_else(|error| panic!("{error}"))
@@ -240,26 +240,26 @@ impl Once {
     /// The same engine with another limit of attempts that run at a time;
     /// [`Once::DEFAULT_MAX_ATTEMPTS`] unless set.
     ///
-    /// An attempt goes on when its caller goes away, so a limit on callers does not bound attempts.
-    /// With none left, the store is only asked what is recorded: repeats of what is done, running
-    /// or held are answered as usual, and what would run is refused as
+    /// An attempt continues when its caller is dropped, so a limit on callers does not bound
+    /// attempts. At the limit, the engine only asks the store for the record: repeats of a key that
+    /// is done, running or held are answered as usual, and a call that would run is refused as
     /// [`RunError::TooManyAttempts`], with nothing claimed. A takeover and a reconcile hook count
-    /// as well. A repeat that waits does not, nor does an attempt that is settled in the background
-    /// because the store did not take its outcome in time. But when as many attempts are settled in
-    /// the background, no other begins, as each of them keeps its outcome in memory. Clones made
-    /// afterwards count together with this one.
+    /// as attempts. A repeat that waits does not count, nor does an attempt that is settled in the
+    /// background because the store did not take its outcome in time. But while as many attempts as
+    /// the limit are settled in the background, no other begins, because each of them keeps its
+    /// outcome in memory. Clones made afterwards count together with this one.
     #[must_use]
     pub fn with_max_attempts(self, limit: usize) -> Self {
         self.with(|engine| engine.admission.set_max_attempts(limit))
     }
 
     /// The same engine with a limit of unsettled keys of one caller, which is the realm and the
-    /// principal of its keys; none unless set. Beyond, what would run is refused as
-    /// [`RunError::QuotaExceeded`].
+    /// principal of its keys; none unless set. At the limit, a call that would run is refused
+    /// as [`RunError::QuotaExceeded`].
     ///
-    /// It is counted in this process: attempts that run or are not settled yet, and, for half an
-    /// hour to an hour, keys that were left held. At most 65,536 callers are kept in mind. Clones
-    /// made afterwards count together with this one.
+    /// The process counts attempts that run or are not settled yet, and, for half an hour to an
+    /// hour, keys that were left held. It counts for at most 65,536 callers. Clones made afterwards
+    /// count together with this one.
     #[must_use]
     pub fn with_max_unsettled_per_caller(self, limit: u32) -> Self {
         self.with(|engine| engine.admission.set_max_unsettled(limit))
@@ -312,18 +312,17 @@ impl Once {
         self
     }
 
-    /// Runs the work if this is the first to ask, else gives back what was recorded.
+    /// Runs the work if this call is the first with its key; otherwise returns the recorded value.
     ///
     /// The key is a [`Key`] or the parts of one, and the intent an [`Intent`] or a reference to the
     /// payload of the request; see [`IntoKey`] and [`IntoIntent`].
     ///
     /// The work runs on a task of its own: dropping this future does not stop it, and its value is
     /// recorded all the same. So it owns what it uses; [`Once::run_borrowed`] is for work that
-    /// cannot. What the caller gets is read from the record's bytes, the first time,
-    /// too.
+    /// cannot. Every caller, including the first, gets the value decoded from the recorded bytes.
     ///
-    /// The lease is renewed on another. Work that blocks its thread belongs on a blocking thread:
-    /// if it blocks every thread of the runtime, nothing is renewed and the lease runs out.
+    /// Another task renews the lease. Work that blocks its thread belongs on a blocking thread: if
+    /// it blocks every thread of the runtime, nothing is renewed and the lease ends.
     ///
     /// An error of the work abandons the key unless it is [`Failure::nothing_happened`]; so does a
     /// panic. An error that repeats should get as well, such as a refused card, is a value: return
@@ -437,9 +436,9 @@ impl Once {
         self.carry(key, intent, work, Place::OwnTask, None).await
     }
 
-    /// As [`Once::run_outcome`], for work that runs with its caller, who polls this until it is
-    /// there, or drops it: a task less. Dropped, it goes on on a task of its own, as any run does.
-    /// A wait for another attempt ends when the caller is let go, too.
+    /// As [`Once::run_outcome`], for work that runs on the task of its caller, which polls this
+    /// future until it is ready or drops it. A dropped future continues on a task of its own, as
+    /// any run does. A wait for another attempt also ends when `let_go` completes.
     #[cfg(feature = "http")]
     pub(crate) async fn run_here(
         &self,
@@ -463,11 +462,10 @@ impl Once {
         if let Some(upkeep) = &self.engine.upkeep {
             upkeep.begin(&self.engine.store, &self.engine.tasks);
         }
-        // Waiting for somebody else ends with the caller, who holds the other end of this. Nothing
-        // else does.
+        // Only a wait for another attempt ends with the caller, which holds the other end of this.
         let (gone, here) = oneshot::channel();
         let mut caller = Caller { gone, let_go };
-        // Whoever drains the engine waits for its end, wherever it runs.
+        // A drain waits for its end, on any task.
         let tracked = self.engine.tasks.token();
         let drive = async move {
             let ran = once.drive(&key, &intent, &mut caller, work, place).await;
@@ -477,33 +475,32 @@ impl Once {
         Carried::new(drive, here)
     }
 
-    /// Lets no repeat wait for a running attempt any more: those that do are refused at once, as
-    /// [`RunError::Pending`].
+    /// Ends all waits for running attempts: repeats that wait are refused at once, as
+    /// [`RunError::Pending`], and so are later ones.
     ///
-    /// Call it when a shutdown begins, before requests under way are waited for.
+    /// Call it at the beginning of a shutdown, before waiting for requests in flight.
     pub fn end_waits(&self) {
         self.engine.waits_end.cancel();
     }
 
-    /// Waits until all work that has started here is settled, and what goes on in the background
-    /// has ended.
+    /// Waits until all work that has started here is settled, and all background tasks have ended.
     ///
-    /// It waits for every `run`, too: one that is kept, and neither polled nor dropped, would keep
-    /// it for ever.
+    /// It waits for every `run` as well: a future of `run` that is neither polled nor dropped would
+    /// keep it waiting for ever.
     ///
-    /// Call it at shutdown, after the last `run`. It begins with [`Once::end_waits`], and what
-    /// could not be settled is tried for one more patience. What still runs is waited for, and
-    /// never released. Claims that were not answered and cannot be taken back in that time are
-    /// given up: if one was applied, its key is in use until the lease is over.
+    /// Call it at shutdown, after the last `run`. It begins with [`Once::end_waits`]; attempts that
+    /// are not settled are tried for one more patience. It waits for running work, and never
+    /// releases it. Claims that were not answered and cannot be voided in that time are given up:
+    /// if one was applied, its key is in use until the lease is over.
     pub async fn drain(&self) {
         self.engine.shutdown.cancel();
         self.engine.tasks.close();
         self.engine.tasks.wait().await;
     }
 
-    /// The line through the engine: claim, run, settle; or wait, or find out, and claim again.
+    /// The steps of the engine: claim, run, settle; or wait, or ask the hook, and claim again.
     ///
-    /// The steps that most runs do not take are boxed: what every run carries stays small.
+    /// The steps that most runs do not take are boxed, which keeps the future of every run small.
     async fn drive(
         &self,
         key: &Key,
@@ -554,8 +551,7 @@ impl Once {
                     Box::pin(self.wait(key, until, caller, &mut waiter))
                         .await
                         .map_err(|_| RunError::Pending { since, retry_after: left })?;
-                    // What was found out about an attempt need not be true of it any more: it ran
-                    // meanwhile.
+                    // The finding of the hook may be out of date, because an attempt ran meanwhile.
                     (takeover, found_out) = (self.engine.policy.takeover(), None);
                 }
                 // Its renewals do not get through, but it lives, so it is not lost.
@@ -591,7 +587,7 @@ impl Once {
         }
     }
 
-    /// Whether somebody runs under this key, so that it is worth waiting for.
+    /// Returns `true` if an attempt runs under this key, so that a wait for it makes sense.
     fn goes_on(&self, claim: &Claim, key: &Key) -> bool {
         match claim {
             Claim::Granted(_) | Claim::Running { .. } => true,
@@ -600,8 +596,8 @@ impl Once {
         }
     }
 
-    /// Waits until the attempt that runs may have ended, in the place that was got when it was
-    /// waited for first.
+    /// Waits until the running attempt may have ended. The first call enters the caller among the
+    /// waiters, and later calls keep its place.
     async fn wait(
         &self,
         key: &Key,
@@ -656,10 +652,10 @@ impl From<Result<Outcome, Failure>> for Worked {
     }
 }
 
-/// Comes to its end when no repeat should wait any more: memory is short, say.
+/// A future that completes when repeats should no longer wait, for example because memory is short.
 pub(crate) type LetGo = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Who waits for a run.
+/// The caller of a run.
 struct Caller {
     /// Closed when the caller is gone.
     gone: oneshot::Sender<()>,
@@ -667,7 +663,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Comes to its end when there is nobody to wait for, or who waits should do so no longer.
+    /// Completes when the caller is dropped or should no longer wait.
     async fn leaves(&mut self) {
         match &self.let_go {
             None => self.gone.closed().await,
@@ -682,12 +678,12 @@ impl Caller {
     }
 }
 
-/// Where an attempt runs. Either way it is finished, whatever becomes of its caller.
+/// The task of an attempt. The attempt is finished on either, even if its caller is dropped.
 #[derive(Clone, Copy)]
 enum Place {
-    /// On a task of its own: it goes on while its caller does something else.
+    /// A task of its own: it continues while its caller does something else.
     OwnTask,
-    /// With its caller, for as long as that is there.
+    /// The task of its caller, until the caller is dropped.
     #[cfg(feature = "http")]
     Here,
 }

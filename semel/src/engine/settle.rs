@@ -132,9 +132,10 @@ impl Once {
         }
     }
 
-    /// Goes on in the background until the store has answered. An outcome keeps its lease
-    /// meanwhile; should that run out all the same, it still counts unless somebody takes over. It
-    /// counts as unsettled for as long, and the bytes that carry the charge for it are held.
+    /// Repeats the write in the background until the store answers. The lease of an outcome is
+    /// renewed meanwhile; if it ends all the same, the outcome still counts unless another attempt
+    /// takes over. Until then the attempt counts as unsettled, and the bytes that carry the charge
+    /// for the outcome are held.
     fn settle_later(
         &self,
         lease: &Lease,
