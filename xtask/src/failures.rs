@@ -20,7 +20,8 @@ impl Failures {
             self.sums_up = false;
         } else if self.sums_up {
             // "        FAIL [   0.015s] (7/9) package::binary name"
-            if let Some((_, name)) = line.split_once("] ")
+            if let Some((status, name)) = line.split_once("] ")
+                && status.split_whitespace().next().is_some_and(is_status)
                 && !self.names.iter().any(|known| known == name)
             {
                 self.names.push(name.to_owned());
@@ -61,6 +62,12 @@ impl Failures {
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
+}
+
+/// Returns `true` for a word such as `FAIL`, and `false` for a word of another program, whose lines
+/// follow the summary of a run without failures.
+fn is_status(word: &str) -> bool {
+    word.chars().all(|letter| letter.is_ascii_uppercase())
 }
 
 /// A line without colours.
@@ -143,5 +150,14 @@ error: test run failed
     Finished `test` profile [unoptimized + debuginfo] target(s) in 36.01s
 ";
         assert_eq!(names(output), ["(1/3) semel::once leases::b", "(3/3) semel::crash d"]);
+    }
+
+    #[test]
+    fn a_run_without_failures_has_no_names() {
+        let output = "\
+     Summary [   0.123s] 3 tests run: 3 passed (1 slow), 0 skipped
+    Finished `test` profile [unoptimized + debuginfo] target(s) in 0.21s
+";
+        assert_eq!(names(output), [""; 0]);
     }
 }
