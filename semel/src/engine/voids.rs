@@ -48,7 +48,7 @@ pub(super) struct UnansweredClaim {
     pub(super) token: Token,
     /// The moment from which the store refuses copies of the claim, by the store's clock.
     pub(super) not_after: Timestamp,
-    /// The same moment by the clock of this process.
+    /// The moment of `not_after` by the clock of this process.
     pub(super) due: Instant,
     /// The time for which the void is retried after a shutdown.
     pub(super) patience: Duration,

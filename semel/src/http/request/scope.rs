@@ -51,7 +51,7 @@ pub(in crate::http) struct Scoping {
     pub(in crate::http) anonymous: Anonymous,
 }
 
-/// What identifies a caller.
+/// The way in which callers are identified.
 #[derive(Clone)]
 pub(in crate::http) enum By {
     /// A keyed digest of the credentials, within the realm.
