@@ -41,10 +41,14 @@ created as (
         fingerprint_version, owner, lease_until, created_at, retention, after_crash
     )
     select
-        asked.id, 1, asked.token, extract(epoch from clock.now) * 1000000, 1, 'running', asked.realm, asked.principal,
+        asked.id, 1, asked.token, clock.fence, 1, 'running', asked.realm, asked.principal,
         asked.key, asked.operation, asked.resource, asked.fingerprint, asked.fingerprint_version, asked.owner,
         clock.now + asked.lease, clock.now, asked.retention, asked.after_crash
-    from (select clock_timestamp() as now) as clock
+    from (
+        select now, (extract(epoch from now) * 1000000)::bigint as fence
+        from (select clock_timestamp() as now) as moment
+        offset 0
+    ) as clock
     cross join (
         select
             unnest($8::bytea[]) as id,
