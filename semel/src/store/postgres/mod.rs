@@ -119,7 +119,10 @@ impl PostgresStore {
         operator.reach().await?;
         let doubts = Arc::default();
         let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
-        let batcher = Batcher::start((0..options.connections).map(committer).collect());
+        let batcher = Batcher::start(
+            (0..options.connections).map(committer).collect(),
+            (0..options.additional_connections).map(committer).collect(),
+        );
         let sweeper = Sweeper::new(Arc::clone(&options));
         let transactions = Transactions::in_schema(options.schema.name());
         let clock = ServerClock::default();

@@ -32,6 +32,7 @@ pub struct PostgresOptions {
     pub(super) tls: MakeRustlsConnect,
     pub(super) schema: Schema,
     pub(super) connections: usize,
+    pub(super) additional_connections: usize,
     pub(super) timeout: Duration,
     passwords: Option<Passwords>,
 }
@@ -42,9 +43,11 @@ type Passwords = Arc<dyn Fn() -> BoxFuture<'static, Result<String, StoreError>> 
 impl PostgresOptions {
     /// The time after which a connection without an answer is given up, unless set.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-    /// The number of connections that commit batches, unless set. Two is the best value in
+    /// The number of connections that share a load, unless set. Two is the best value in
     /// measurements: one batch is prepared while the other waits for the disk.
     pub const DEFAULT_CONNECTIONS: usize = 2;
+    /// The largest number of additional connections, unless set.
+    pub const DEFAULT_ADDITIONAL_CONNECTIONS: usize = 6;
     /// The largest number of connections that commit batches. More connections make the batches
     /// smaller, not the store faster.
     pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
@@ -99,6 +102,7 @@ impl PostgresOptions {
             tls: MakeRustlsConnect::new(tls::config(trust, roots.as_deref())?),
             schema: Schema::new(Schema::DEFAULT)?,
             connections: Self::DEFAULT_CONNECTIONS,
+            additional_connections: Self::DEFAULT_ADDITIONAL_CONNECTIONS,
             timeout: Self::DEFAULT_TIMEOUT,
             passwords: None,
         })
@@ -168,12 +172,26 @@ impl PostgresOptions {
         Ok(Self { schema: Schema::new(name)?, ..self })
     }
 
-    /// Sets the number of connections that commit batches.
+    /// Sets the number of connections that share a load. They stay open.
     ///
     /// # Errors
     /// Refused if it is zero, or more than [`Self::MAX_CONNECTIONS`].
     pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
         Ok(Self { connections: limits::connections(connections)?, ..self })
+    }
+
+    /// Sets the largest number of additional connections. They are opened while there are so few
+    /// callers that each operation goes alone, or while answers take long because of the network or
+    /// the disk; they are closed after ten seconds without work. One that the server refuses is of
+    /// no consequence.
+    ///
+    /// # Errors
+    /// Refused if it is more than [`Self::MAX_CONNECTIONS`].
+    pub fn with_additional_connections(self, connections: usize) -> Result<Self, StoreError> {
+        if connections > 0 {
+            limits::connections(connections)?;
+        }
+        Ok(Self { additional_connections: connections, ..self })
     }
 
     /// Sets the time after which a connection without an answer is given up; its batch is then sent

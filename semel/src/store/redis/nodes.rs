@@ -86,7 +86,7 @@ impl Answer {
 impl Node {
     fn start(options: &Arc<RedisOptions>, address: Option<Address>) -> Arc<Self> {
         let committer = |_| Committer::new(Arc::clone(options), address.clone());
-        let batcher = Batcher::start((0..options.connections).map(committer).collect());
+        let batcher = Batcher::start((0..options.connections).map(committer).collect(), Vec::new());
         Arc::new(Self { batcher, clock: ServerClock::default() })
     }
 

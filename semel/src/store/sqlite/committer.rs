@@ -43,6 +43,14 @@ impl group_commit::Committer for Committer {
         Ok(())
     }
 
+    async fn is_connected(&mut self) -> bool {
+        self.thread.is_some()
+    }
+
+    fn disconnect(&mut self) {
+        self.thread = None;
+    }
+
     fn weight(question: &Arc<Question>) -> usize {
         question.asked.weight()
     }

@@ -116,7 +116,7 @@ impl SqliteStore {
         let options = SqliteOptions { path: file::create(&options.path)?, ..options };
         let side = Side::open(options.clone()).await?;
         let committing = TaskTracker::new();
-        let batcher = Batcher::start(vec![Committer::new(options, committing.clone())]);
+        let batcher = Batcher::start(vec![Committer::new(options, committing.clone())], Vec::new());
         Ok(Self { shared: Arc::new(Shared { batcher, committing, side, counted: Counted::default() }) })
     }
 

@@ -107,13 +107,6 @@ impl Committer {
             self.lost = Some(line.peer);
         }
     }
-
-    async fn is_connected(&mut self) -> bool {
-        match &mut self.ready {
-            Some(ready) => ready.line.is_open().await,
-            None => false,
-        }
-    }
 }
 
 impl group_commit::Committer for Committer {
@@ -156,6 +149,17 @@ impl group_commit::Committer for Committer {
             Ok(())
         })
         .await
+    }
+
+    async fn is_connected(&mut self) -> bool {
+        match &mut self.ready {
+            Some(ready) => ready.line.is_open().await,
+            None => false,
+        }
+    }
+
+    fn disconnect(&mut self) {
+        self.ready = None;
     }
 
     fn weight(question: &Question) -> usize {

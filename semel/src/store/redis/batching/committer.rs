@@ -122,6 +122,14 @@ impl group_commit::Committer for Committer {
         Ok(())
     }
 
+    async fn is_connected(&mut self) -> bool {
+        self.session.is_some()
+    }
+
+    fn disconnect(&mut self) {
+        self.session = None;
+    }
+
     fn weight(question: &Question) -> usize {
         question
             .command

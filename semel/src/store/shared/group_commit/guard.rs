@@ -27,16 +27,31 @@ pub(super) struct WorkerGuard<C: Committer> {
     at_work: bool,
     is_suspect: bool,
     recovering: bool,
+    /// Set from taking operations until they are settled.
+    serving: bool,
+    /// Set while the worker may take operations.
+    is_ready: bool,
 }
 
 impl<C: Committer> WorkerGuard<C> {
-    pub(super) fn new(queue: Arc<Queue<C>>) -> Self {
-        Self { queue, subjects: Vec::new(), at_work: false, is_suspect: false, recovering: false }
+    /// The guard of a worker. One that shares a load is ready from the start, and stays so.
+    pub(super) fn new(queue: Arc<Queue<C>>, is_ready: bool) -> Self {
+        let (at_work, is_suspect, recovering, serving) = (false, false, false, false);
+        Self { queue, subjects: Vec::new(), at_work, is_suspect, recovering, serving, is_ready }
+    }
+
+    /// Marks an additional worker as one that may take operations, or not.
+    pub(super) fn ready(&mut self, is_ready: bool) {
+        if self.is_ready != is_ready {
+            self.is_ready = is_ready;
+            self.queue.ready(is_ready);
+        }
     }
 
     /// Marks the begin of work on these subjects.
     pub(super) fn begin(&mut self, subjects: Vec<C::Subject>, is_suspect: bool) {
         (self.subjects, self.at_work, self.is_suspect) = (subjects, !is_suspect, is_suspect);
+        self.serving = true;
     }
 
     pub(super) fn subjects(&self) -> Vec<C::Subject> {
@@ -47,7 +62,7 @@ impl<C: Committer> WorkerGuard<C> {
     /// for them.
     pub(super) fn step_back(&mut self) {
         if std::mem::take(&mut self.at_work) {
-            self.queue.step_back();
+            self.queue.step_back(self.subjects.len());
         }
     }
 
@@ -84,14 +99,19 @@ impl<C: Committer> WorkerGuard<C> {
         if std::mem::take(&mut self.recovering) {
             self.queue.recovering(false);
         }
-        self.queue.release(&std::mem::take(&mut self.subjects));
+        let subjects = std::mem::take(&mut self.subjects);
+        if std::mem::take(&mut self.serving) {
+            self.queue.release(&subjects);
+        }
     }
 }
 
 impl<C: Committer> Drop for WorkerGuard<C> {
     fn drop(&mut self) {
+        self.step_back();
+        // The results are unknown, so the subjects are not released.
         let subjects = std::mem::take(&mut self.subjects);
         self.end();
-        self.queue.leave(&subjects);
+        self.queue.leave(&subjects, self.is_ready);
     }
 }

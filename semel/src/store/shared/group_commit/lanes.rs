@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
+use super::crew::Crew;
 use super::job::Job;
 use super::suspects::Suspects;
 use super::{Committer, Lane, MAX_ANSWER_BYTES};
@@ -14,8 +15,6 @@ use crate::words::error::StoreError;
 const MAX_BATCH: usize = 512;
 /// The largest number of bytes in a batch, unless a single operation has more.
 const MAX_BATCH_BYTES: usize = 8 << 20;
-/// The number of waiting operations that makes another connection take part.
-pub(super) const ENOUGH: usize = 16;
 
 pub(super) struct Lanes<C: Committer> {
     owners: VecDeque<Job<C>>,
@@ -27,25 +26,19 @@ pub(super) struct Lanes<C: Committer> {
     /// The subjects of operations that were in flight when their worker ended without an answer:
     /// their results are unknown.
     orphans: HashSet<C::Subject>,
-    /// The number of committers, of those at work, and of those that have lost a batch and not
-    /// recovered yet.
-    pub(super) committers: usize,
-    pub(super) at_work: usize,
-    pub(super) recovering: usize,
+    pub(super) crew: Crew,
     pub(super) closed: bool,
 }
 
 impl<C: Committer> Lanes<C> {
-    pub(super) fn new(committers: usize) -> Self {
+    pub(super) fn new(crew: Crew) -> Self {
         Self {
             owners: VecDeque::new(),
             claims: VecDeque::new(),
             suspects: Suspects::none(),
             busy: HashSet::new(),
             orphans: HashSet::new(),
-            committers,
-            at_work: 0,
-            recovering: 0,
+            crew,
             closed: false,
         }
     }
@@ -66,9 +59,8 @@ impl<C: Committer> Lanes<C> {
         }
     }
 
-    /// Puts an operation into its lane or behind its suspect, and returns `true` if a committer
-    /// should look at once.
-    pub(super) fn push(&mut self, job: Job<C>) -> Result<bool, StoreError> {
+    /// Puts an operation into its lane or behind its suspect.
+    pub(super) fn push(&mut self, job: Job<C>) -> Result<(), StoreError> {
         let subject = job.subject();
         if self.closed {
             return Err(StoreError::unavailable("the store is closed"));
@@ -76,10 +68,10 @@ impl<C: Committer> Lanes<C> {
         self.can_be_served(&subject)?;
         if self.suspects.knows(&subject) {
             self.suspects.push(job);
-            return Ok(true);
+        } else {
+            self.lane(job.lane).push_back(job);
         }
-        self.lane(job.lane).push_back(job);
-        Ok(self.is_worth_another())
+        Ok(())
     }
 
     /// Puts an operation back to the front, where the oldest ones are.
@@ -92,7 +84,7 @@ impl<C: Committer> Lanes<C> {
 
     /// Returns an error if no committer can serve this subject.
     fn can_be_served(&self, subject: &C::Subject) -> Result<(), StoreError> {
-        if self.committers == 0 {
+        if self.crew.alive == 0 {
             return Err(StoreError::refused(
                 "the store has no worker any more: the runtime in which it was made has ended, or it panicked",
             ));
@@ -105,9 +97,9 @@ impl<C: Committer> Lanes<C> {
         Ok(())
     }
 
-    /// Returns `true` if another committer should take part.
-    fn is_worth_another(&self) -> bool {
-        self.at_work == 0 || self.waiting() >= ENOUGH
+    /// Returns `true` if another worker should take part.
+    pub(super) fn is_worth_another(&self) -> bool {
+        self.crew.is_worth_another(self.waiting())
     }
 
     /// As many operations as fit into one batch, none of them about a busy subject.
@@ -115,13 +107,7 @@ impl<C: Committer> Lanes<C> {
         if !self.is_worth_another() && !self.closed {
             return Vec::new();
         }
-        // A load that is enough for all free committers is shared among them: while one batch is in
-        // flight, another is being answered.
-        let away = self.at_work + self.recovering + usize::from(self.suspects.is_at_work());
-        let free = self.committers.saturating_sub(away).max(1);
-        let share =
-            if self.waiting() >= ENOUGH * free { self.waiting().div_ceil(free) } else { self.waiting() };
-        let limit = share.min(MAX_BATCH);
+        let limit = self.crew.share(self.waiting(), self.suspects.is_at_work()).min(MAX_BATCH);
         let mut jobs = Vec::with_capacity(limit);
         let mut bytes = 0;
         let mut answers = Answers::none();
@@ -206,13 +192,13 @@ impl<C: Committer> Lanes<C> {
 
     /// Records that a worker ended while it worked on these subjects. Returns the operations that
     /// can no longer be answered, with the reason.
-    pub(super) fn leave(&mut self, subjects: &[C::Subject]) -> Vec<(Job<C>, StoreError)> {
-        self.committers -= 1;
+    pub(super) fn leave(&mut self, subjects: &[C::Subject], was_ready: bool) -> Vec<(Job<C>, StoreError)> {
+        self.crew.leave(was_ready);
         for subject in subjects {
             self.busy.remove(subject);
             self.orphans.insert(*subject);
         }
-        let stranded = match self.committers {
+        let stranded = match self.crew.alive {
             0 => self.drain(|_| true),
             _ => self.drain(|job| subjects.contains(&job.subject())),
         };

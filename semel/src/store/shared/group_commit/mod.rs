@@ -2,8 +2,8 @@
 //!
 //! There is no timer. An operation (a [`Committer::Question`]) that finds a free connection is sent
 //! at once, as a batch of one; while that is in flight, further operations queue up and become the
-//! next batch. All operations of a batch share the cost of its commit. A second connection takes
-//! part only when there is enough work for two: two small batches cost more than a large one.
+//! next batch. All operations of a batch share the cost of its commit. How many connections take
+//! part depends on how much there is to do, see [`crew`].
 //!
 //! Operations on one key are applied in the order of the calls, over any connection: a key that is
 //! part of a batch in flight waits for the end of the batch, even if the batch was lost and it is
@@ -23,6 +23,7 @@
 //!
 //! - `queue`: the operations that wait, behind a lock.
 //! - `lanes`: the order of the queue, and the choice of the next batch.
+//! - [`crew`]: the number of workers, and how many of them should take part.
 //! - [`suspects`]: the subjects whose operations are sent alone.
 //! - `job`: one operation in the queue, with the place for its answer.
 //! - `worker`: the task that sends batches to one committer.
@@ -33,6 +34,7 @@
 mod job;
 mod part;
 mod failure;
+mod crew;
 mod lanes;
 mod suspects;
 mod queue;
@@ -48,6 +50,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::words::error::StoreError;
+use crew::Crew;
 use guard::WorkerGuard;
 use job::Job;
 use queue::Queue;
@@ -69,6 +72,12 @@ pub(crate) trait Committer: Send + 'static {
     /// Makes sure that there is a connection. When it returns, everything that was sent before has
     /// either been applied or never will be, so that sending it again leaves no stray copy.
     fn connect(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns `true` if there is a connection that works, as far as can be told without asking.
+    fn is_connected(&mut self) -> impl Future<Output = bool> + Send;
+
+    /// Closes the connection, which is idle.
+    fn disconnect(&mut self);
 
     /// The approximate size of an operation when it is sent.
     fn weight(question: &Self::Question) -> usize;
@@ -144,13 +153,18 @@ pub(crate) struct Batcher<C: Committer> {
 }
 
 impl<C: Committer> Batcher<C> {
-    /// Starts a task for each committer.
-    pub(crate) fn start(committers: Vec<C>) -> Self {
-        let queue = Arc::new(Queue::new(committers.len()));
+    /// Starts a task for each committer: those that share a load, and additional ones, which have a
+    /// connection only while they are of use.
+    pub(crate) fn start(sharing: Vec<C>, additional: Vec<C>) -> Self {
+        let queue = Arc::new(Queue::new(Crew::new(sharing.len(), additional.len())));
         let tasks = TaskTracker::new();
-        for committer in committers {
-            let guard = WorkerGuard::new(Arc::clone(&queue));
+        for committer in sharing {
+            let guard = WorkerGuard::new(Arc::clone(&queue), true);
             tasks.spawn(Worker::new(Arc::clone(&queue), committer).run(guard));
+        }
+        for committer in additional {
+            let guard = WorkerGuard::new(Arc::clone(&queue), false);
+            tasks.spawn(Worker::new(Arc::clone(&queue), committer).run_on_demand(guard));
         }
         tasks.close();
         Self { queue, tasks }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::crew::{Crew, ENOUGH};
 use super::job::Job;
-use super::lanes::{ENOUGH, Lanes};
+use super::lanes::Lanes;
 use super::{Committer, Lane};
 use crate::words::error::StoreError;
 
@@ -19,7 +20,10 @@ pub(super) const ROOM_WAIT: Duration = Duration::from_secs(2);
 /// The waiting operations, and the subjects on which committers are at work.
 pub(super) struct Queue<C: Committer> {
     lanes: Mutex<Lanes<C>>,
+    /// Wakes a worker that is ready, for operations that it should take.
     filled: Notify,
+    /// Wakes an additional worker without a connection, because it should get one.
+    wanted: Notify,
     owner_room: Arc<Semaphore>,
     claim_room: Arc<Semaphore>,
 }
@@ -33,10 +37,11 @@ pub(super) struct Taken<C: Committer> {
 }
 
 impl<C: Committer> Queue<C> {
-    pub(super) fn new(committers: usize) -> Self {
+    pub(super) fn new(crew: Crew) -> Self {
         Self {
-            lanes: Mutex::new(Lanes::new(committers)),
+            lanes: Mutex::new(Lanes::new(crew)),
             filled: Notify::new(),
+            wanted: Notify::new(),
             owner_room: Arc::new(Semaphore::new(LANE_ROOM)),
             claim_room: Arc::new(Semaphore::new(LANE_ROOM)),
         }
@@ -64,11 +69,23 @@ impl<C: Committer> Queue<C> {
 
     /// Puts an operation into its lane.
     pub(super) fn push(&self, job: Job<C>) -> Result<(), StoreError> {
-        let worth_it = self.lanes().push(job)?;
-        if worth_it {
-            self.filled.notify_last();
+        let mut lanes = self.lanes();
+        let is_suspect = lanes.suspects.knows(&job.subject());
+        lanes.push(job)?;
+        if is_suspect || lanes.is_worth_another() {
+            self.wake(&lanes);
         }
         Ok(())
+    }
+
+    /// Wakes a worker. The one that was busy last comes first, as its connection and its memory are
+    /// the warmest, and so the others can rest for longer.
+    fn wake(&self, lanes: &Lanes<C>) {
+        if lanes.crew.has_idle() {
+            self.filled.notify_last();
+        } else {
+            self.wanted.notify_one();
+        }
     }
 
     /// Puts back operations that were excluded from a batch because of their answers. Any committer
@@ -94,6 +111,7 @@ impl<C: Committer> Queue<C> {
     pub(super) fn close(&self) {
         self.lanes().closed = true;
         self.filled.notify_waiters();
+        self.wanted.notify_waiters();
     }
 
     /// The next batch, owners first; `None` when the queue is closed and empty. A suspect goes
@@ -109,13 +127,14 @@ impl<C: Committer> Queue<C> {
                 if due.is_some_and(|due| due <= now || lanes.closed)
                     && let Some(job) = lanes.take_suspect(now)
                 {
+                    lanes.crew.begin_suspect();
                     return Some(Taken { jobs: vec![job], is_suspect: true });
                 }
                 let jobs = lanes.take();
                 if !jobs.is_empty() {
-                    lanes.at_work += 1;
-                    if lanes.waiting() >= ENOUGH {
-                        self.filled.notify_one();
+                    lanes.crew.begin(jobs.len());
+                    if lanes.waiting() > 0 && lanes.is_worth_another() {
+                        self.wake(&lanes);
                     }
                     return Some(Taken { jobs, is_suspect: false });
                 }
@@ -133,6 +152,49 @@ impl<C: Committer> Queue<C> {
         }
     }
 
+    /// Waits until an additional worker should get a connection; returns `false` if the queue is
+    /// closed instead.
+    pub(super) async fn wants_another(&self) -> bool {
+        loop {
+            let wanted = self.wanted.notified();
+            {
+                let lanes = self.lanes();
+                if lanes.closed {
+                    return false;
+                }
+                if lanes.waiting() > 0 && lanes.is_worth_another() && !lanes.crew.has_idle() {
+                    return true;
+                }
+            }
+            wanted.await;
+        }
+    }
+
+    /// Waits until the queue is closed.
+    pub(super) async fn closed(&self) {
+        loop {
+            let wanted = self.wanted.notified();
+            if self.lanes().closed {
+                return;
+            }
+            wanted.await;
+        }
+    }
+
+    /// Records that an additional worker has got a connection, or has none any more.
+    pub(super) fn ready(&self, is_ready: bool) {
+        self.lanes().crew.ready(is_ready);
+        if !is_ready {
+            // It may have been woken for operations that it cannot take.
+            self.filled.notify_last();
+        }
+    }
+
+    /// Records the time that a batch took.
+    pub(super) fn took(&self, operations: usize, time: Duration) {
+        self.lanes().crew.took(operations, time);
+    }
+
     /// Makes the operations about this subject go alone from now on.
     pub(super) fn suspect(&self, subject: C::Subject) {
         self.lanes().suspect(subject);
@@ -148,17 +210,17 @@ impl<C: Committer> Queue<C> {
         let mut lanes = self.lanes();
         lanes.suspects.rest(Instant::now());
         if lanes.suspects.waiting() > 0 {
-            self.filled.notify_last();
+            self.wake(&lanes);
         }
     }
 
     /// Records that a committer is done, or has worked for so long that other committers should not
     /// wait for it.
-    pub(super) fn step_back(&self) {
+    pub(super) fn step_back(&self, operations: usize) {
         let mut lanes = self.lanes();
-        lanes.at_work -= 1;
-        if lanes.waiting() > 0 && lanes.at_work == 0 {
-            self.filled.notify_last();
+        lanes.crew.step_back(operations);
+        if lanes.waiting() > 0 && lanes.crew.rests() {
+            self.wake(&lanes);
         }
     }
 
@@ -166,15 +228,16 @@ impl<C: Committer> Queue<C> {
     pub(super) fn recovering(&self, begins: bool) {
         let mut lanes = self.lanes();
         if begins {
-            lanes.recovering += 1;
+            lanes.crew.recovering += 1;
         } else {
-            lanes.recovering -= 1;
+            lanes.crew.recovering -= 1;
         }
     }
 
     /// Records that a batch is finished: operations about its subjects can be sent again.
     pub(super) fn release(&self, subjects: &[C::Subject]) {
         let mut lanes = self.lanes();
+        lanes.crew.end();
         for subject in subjects {
             lanes.busy.remove(subject);
         }
@@ -188,7 +251,7 @@ impl<C: Committer> Queue<C> {
     /// has a connection. Returns `true` if the queue is closed, so that further tries are useless.
     pub(super) fn refuse(&self, subjects: &[C::Subject], why: &StoreError) -> bool {
         let mut lanes = self.lanes();
-        let everything = lanes.recovering == lanes.committers;
+        let everything = lanes.crew.has_lost_all();
         let refused = lanes.drain(|job| everything || subjects.contains(&job.subject()));
         let closed = lanes.closed;
         drop(lanes);
@@ -206,10 +269,11 @@ impl<C: Committer> Queue<C> {
 
     /// Records that a worker ended, with these subjects in flight, and answers the callers that
     /// wait for it.
-    pub(super) fn leave(&self, subjects: &[C::Subject]) {
-        let stranded = self.lanes().leave(subjects);
+    pub(super) fn leave(&self, subjects: &[C::Subject], was_ready: bool) {
+        let stranded = self.lanes().leave(subjects, was_ready);
         stranded.into_iter().for_each(|(job, why)| job.fail(why));
         // The remaining workers have more to do now.
         self.filled.notify_waiters();
+        self.wanted.notify_waiters();
     }
 }

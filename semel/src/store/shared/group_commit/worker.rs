@@ -1,11 +1,11 @@
 //! The task that takes batches from the queue and sends them to a committer.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout, timeout_at};
 
 use super::failure::{Blame, Failure, Halving};
 use super::guard::{LONG, WorkerGuard};
@@ -23,6 +23,11 @@ pub(super) const MAX_TRYING: Duration = Duration::from_secs(2);
 /// The pause after a failure: it doubles up to the longest, and half of it is random.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 pub(super) const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// The time after which an additional connection without work is closed.
+const IDLE: Duration = Duration::from_secs(10);
+/// The time for which no additional connection is tried after one was refused.
+const REFUSED_REST: Duration = Duration::from_secs(10);
 
 /// The result of serving a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,27 +53,73 @@ impl<C: Committer> Worker<C> {
 
     /// Sends batches until the queue is closed.
     pub(super) async fn run(mut self, mut guard: WorkerGuard<C>) {
-        let queue = Arc::clone(&self.queue);
         // The timer is reset for each batch, which is cheaper than creating one.
         let mut timer = Box::pin(sleep(LONG));
-        while let Some(Taken { jobs, is_suspect }) = queue.next().await {
-            let count = jobs.len();
-            guard.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
-            let served = guard.watch(&mut timer, self.serve(jobs, is_suspect)).await;
-            guard.step_back();
-            if served == Served::PerhapsApplied {
-                guard.begin_recovery();
-                let subjects = guard.subjects();
-                guard.watch(&mut timer, self.recover(&subjects)).await;
+        let queue = Arc::clone(&self.queue);
+        while let Some(taken) = queue.next().await {
+            self.settle(taken, &mut guard, &mut timer).await;
+        }
+    }
+
+    /// Sends batches until the queue is closed, over a connection that is opened when there is work
+    /// for it, and closed when there is none. A connection that is refused is of no consequence:
+    /// without one, no operations are taken.
+    pub(super) async fn run_on_demand(mut self, mut guard: WorkerGuard<C>) {
+        let mut timer = Box::pin(sleep(LONG));
+        let queue = Arc::clone(&self.queue);
+        while queue.wants_another().await {
+            let connected = tokio::select! {
+                connected = self.committer.connect() => connected,
+                () = queue.closed() => return,
+            };
+            if let Err(error) = connected {
+                tracing::debug!(%error, "an additional connection was refused, which is harmless");
+                drop(timeout(REFUSED_REST, queue.closed()).await);
+                continue;
             }
-            guard.end();
-            // Callers that were just answered may have their next operation ready. Without this,
-            // the first of those would go by itself, and all the rest would wait for it. But
-            // callers across a network take their time, and operations that already wait should not
-            // wait for those.
-            if count > 1 && queue.is_short() {
-                yield_now().await;
+            guard.ready(true);
+            loop {
+                let taken = match timeout(IDLE, queue.next()).await {
+                    Ok(Some(taken)) => taken,
+                    Ok(None) => return,
+                    Err(_) => break,
+                };
+                if !self.committer.is_connected().await {
+                    let Taken { jobs, is_suspect } = taken;
+                    guard.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
+                    queue.put_back(jobs);
+                    guard.end();
+                    break;
+                }
+                self.settle(taken, &mut guard, &mut timer).await;
             }
+            guard.ready(false);
+            self.committer.disconnect();
+        }
+    }
+
+    /// Answers the operations that were taken, and finds out what became of them.
+    async fn settle(
+        &mut self,
+        Taken { jobs, is_suspect }: Taken<C>,
+        guard: &mut WorkerGuard<C>,
+        timer: &mut Pin<Box<Sleep>>,
+    ) {
+        let count = jobs.len();
+        guard.begin(jobs.iter().map(Job::subject).collect(), is_suspect);
+        let served = guard.watch(timer, self.serve(jobs, is_suspect)).await;
+        guard.step_back();
+        if served == Served::PerhapsApplied {
+            guard.begin_recovery();
+            let subjects = guard.subjects();
+            guard.watch(timer, self.recover(&subjects)).await;
+        }
+        guard.end();
+        // Callers that were just answered may have their next operation ready. Without this, the
+        // first of those would go by itself, and all the rest would wait for it. But callers across
+        // a network take their time, and operations that already wait should not wait for those.
+        if count > 1 && self.queue.is_short() {
+            yield_now().await;
         }
     }
 
@@ -192,9 +243,11 @@ impl<C: Committer> Worker<C> {
             if questions.is_empty() {
                 return Ok(Vec::new());
             }
+            let sent = Instant::now();
             let (failed, mut blame) = match connected {
                 Ok(()) => match self.committer.commit(&questions).await {
                     Ok(replies) => {
+                        self.queue.took(questions.len(), sent.elapsed());
                         fault::reach("committed");
                         self.failures = 0;
                         return Ok(replies);

@@ -37,7 +37,7 @@ async fn panic_of_the_only_worker_refuses_what_waits_and_what_comes() {
 #[tokio::test]
 async fn panic_of_one_worker_of_two_refuses_only_what_it_was_about() {
     let stage = Stage::new(Some(Semaphore::new(0)));
-    let batcher = Batcher::start(vec![stage.clone(), stage.clone()]);
+    let batcher = Batcher::start(vec![stage.clone(), stage.clone()], Vec::new());
     let first = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| !sent.is_empty()).await.unwrap();
     let same = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();

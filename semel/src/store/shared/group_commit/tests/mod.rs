@@ -1,11 +1,13 @@
 //! The queue, with a committer that follows the directions of the test.
 //!
+//! - `additional`: workers with a connection on demand.
 //! - `loads`: batches that are too large.
 //! - `failures`: failures and tries.
 //! - `suspects`: operations that are sent alone.
 //! - `withdrawals`: operations that cannot be sent.
 //! - `endings`: workers that end.
 
+mod additional;
 mod endings;
 mod failures;
 mod loads;
@@ -67,6 +69,10 @@ struct Inner {
     applied: Mutex<Vec<u32>>,
     /// The number of requested connections.
     connects: Mutex<u32>,
+    /// The number of additional connections that were closed.
+    disconnects: Mutex<u32>,
+    /// Set if the connection of the next additional worker that looks is broken.
+    broken: Mutex<bool>,
     /// The fates of the next commits; later ones succeed.
     fates: Mutex<VecDeque<Fate>>,
     /// The delay of the next connection.
@@ -83,6 +89,8 @@ impl Stage {
             sent: watch::Sender::new(Vec::new()),
             applied: Mutex::default(),
             connects: Mutex::default(),
+            disconnects: Mutex::default(),
+            broken: Mutex::default(),
             fates: Mutex::default(),
             delay: Mutex::default(),
             unreachable: Mutex::default(),
@@ -93,13 +101,13 @@ impl Stage {
     /// A stage on which commits succeed at once, unless the test directs otherwise.
     fn open() -> (Self, Batcher<Self>) {
         let stage = Self::new(None);
-        (stage.clone(), Batcher::start(vec![stage]))
+        (stage.clone(), Batcher::start(vec![stage], Vec::new()))
     }
 
     /// A stage whose first commit has begun, with question 0, and waits for [`Stage::go_on`].
     async fn busy() -> (Self, Batcher<Self>, Pending<Self>) {
         let stage = Self::new(Some(Semaphore::new(0)));
-        let batcher = Batcher::start(vec![stage.clone()]);
+        let batcher = Batcher::start(vec![stage.clone()], Vec::new());
         let first = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();
         stage.0.sent.subscribe().wait_for(|sent| !sent.is_empty()).await.unwrap();
         (stage, batcher, first)
@@ -164,6 +172,14 @@ impl Committer for Stage {
             tokio::time::sleep(delay).await;
         }
         self.0.unreachable.lock().unwrap().pop_front().map_or(Ok(()), Err)
+    }
+
+    async fn is_connected(&mut self) -> bool {
+        !std::mem::take(&mut *self.0.broken.lock().unwrap())
+    }
+
+    fn disconnect(&mut self) {
+        *self.0.disconnects.lock().unwrap() += 1;
     }
 
     fn weight(question: &Question) -> usize {
@@ -384,7 +400,7 @@ async fn a_closed_queue_answers_what_it_has_and_takes_nothing_more() {
 #[tokio::test]
 async fn a_batch_that_takes_long_does_not_hold_up_others() {
     let stage = Stage::new(Some(Semaphore::new(0)));
-    let batcher = Batcher::start(vec![stage.clone(), stage.clone()]);
+    let batcher = Batcher::start(vec![stage.clone(), stage.clone()], Vec::new());
     let first = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 1).await.unwrap();
     let second = batcher.ask(Lane::Claim, || plain(1)).await.unwrap();
@@ -399,7 +415,7 @@ async fn a_batch_that_takes_long_does_not_hold_up_others() {
 #[tokio::test]
 async fn what_is_asked_of_one_is_done_in_order() {
     let stage = Stage::new(Some(Semaphore::new(0)));
-    let batcher = Batcher::start(vec![stage.clone(), stage.clone()]);
+    let batcher = Batcher::start(vec![stage.clone(), stage.clone()], Vec::new());
     let first = batcher.ask(Lane::Claim, || plain(0)).await.unwrap();
     stage.0.sent.subscribe().wait_for(|sent| sent.len() == 1).await.unwrap();
     let again = batcher.ask(Lane::Owner, || plain(0)).await.unwrap();

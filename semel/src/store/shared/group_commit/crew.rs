@@ -1,0 +1,182 @@
+//! The workers of a queue: how many there are, how many are at work, and the choice of how many
+//! should be.
+//!
+//! A batch costs the server much, and each operation in it little. So under a load, few workers with
+//! large batches are fastest: each additional one makes the batches smaller. With only a few
+//! operations there are no batches to be had. Then each operation goes alone and at once, over a
+//! connection of its own, and the server shares the disk between them; nobody waits for a batch in
+//! flight. The same holds for a server that is far away or has a slow disk: while it answers, it is
+//! mostly idle, so more batches in flight cost nothing.
+//!
+//! | operations, waiting and in flight | workers |
+//! | --- | --- |
+//! | up to [`FEW`] | as many as there are operations, each with one |
+//! | more, answers take long | all |
+//! | more | another one for each [`ENOUGH`] that wait, up to those that share a load |
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The number of operations that go alone, each over its own connection.
+pub(super) const FEW: usize = 8;
+/// The number of waiting operations that makes another worker take part under a load.
+pub(super) const ENOUGH: usize = 16;
+/// Answers take long if the fastest of a small batch takes this long.
+const SLOW: Duration = Duration::from_millis(2);
+/// The time over which the fastest answer counts.
+const WINDOW: Duration = Duration::from_secs(1);
+
+pub(super) struct Crew {
+    /// The number of workers whose tasks run.
+    pub(super) alive: usize,
+    /// The number of workers that share a load.
+    sharing: usize,
+    /// The number of workers that may take operations: those that share a load, and the additional
+    /// ones that have a connection.
+    ready: usize,
+    /// The number of workers between taking operations and having settled them.
+    serving: usize,
+    /// The number of workers at work, without those that have taken so long that others should not
+    /// wait for them.
+    at_work: usize,
+    /// The number of operations of the workers at work.
+    in_flight: usize,
+    /// The number of workers that have lost a batch and not recovered yet.
+    pub(super) recovering: usize,
+    fastest: Fastest,
+}
+
+impl Crew {
+    /// A crew of so many workers, of which some share a load, and the rest is additional.
+    pub(super) fn new(sharing: usize, additional: usize) -> Self {
+        Self {
+            alive: sharing + additional,
+            sharing,
+            ready: sharing,
+            serving: 0,
+            at_work: 0,
+            in_flight: 0,
+            recovering: 0,
+            fastest: Fastest::default(),
+        }
+    }
+
+    /// Returns `true` if another worker should take part.
+    pub(super) fn is_worth_another(&self, waiting: usize) -> bool {
+        if self.at_work == 0 {
+            return true;
+        }
+        self.are_few(waiting) || self.is_slow() || self.at_work < self.sharing && waiting >= ENOUGH
+    }
+
+    /// Returns `true` if a worker that is ready has nothing to do.
+    pub(super) fn has_idle(&self) -> bool {
+        self.serving < self.ready
+    }
+
+    /// The number of operations that a worker should take.
+    pub(super) fn share(&self, waiting: usize, busy_with_suspect: bool) -> usize {
+        if self.are_few(waiting) {
+            return 1;
+        }
+        // A load that is enough for all free workers is shared among them: while one batch is in
+        // flight, another is being answered.
+        let away = self.at_work + self.recovering + usize::from(busy_with_suspect);
+        let free = self.sharing.saturating_sub(away).max(1);
+        if waiting >= ENOUGH * free { waiting.div_ceil(free) } else { waiting }
+    }
+
+    /// Returns `true` if there are additional workers, and so few operations that each goes alone.
+    fn are_few(&self, waiting: usize) -> bool {
+        self.has_additional() && self.in_flight + waiting <= FEW
+    }
+
+    /// Returns `true` if even small batches are answered late.
+    fn is_slow(&self) -> bool {
+        self.has_additional() && self.fastest.known.is_some_and(|fastest| fastest >= SLOW)
+    }
+
+    fn has_additional(&self) -> bool {
+        self.alive > self.sharing
+    }
+
+    /// Records that a worker has taken operations.
+    pub(super) fn begin(&mut self, operations: usize) {
+        self.serving += 1;
+        self.at_work += 1;
+        self.in_flight += operations;
+    }
+
+    /// Records that a worker has taken an operation about a suspect, which no other worker waits
+    /// for.
+    pub(super) fn begin_suspect(&mut self) {
+        self.serving += 1;
+    }
+
+    /// Records that a worker has answered its operations, or takes so long that others should not
+    /// wait for it.
+    pub(super) fn step_back(&mut self, operations: usize) {
+        self.at_work -= 1;
+        self.in_flight -= operations;
+    }
+
+    /// Records that a worker has settled its operations.
+    pub(super) fn end(&mut self) {
+        self.serving -= 1;
+    }
+
+    /// Returns `true` if no worker is at work.
+    pub(super) fn rests(&self) -> bool {
+        self.at_work == 0
+    }
+
+    /// Returns `true` if every worker that could take operations has lost a batch.
+    pub(super) fn has_lost_all(&self) -> bool {
+        self.recovering == self.ready
+    }
+
+    /// Records that an additional worker has got a connection, or has none any more.
+    pub(super) fn ready(&mut self, is_ready: bool) {
+        if is_ready {
+            self.ready += 1;
+        } else {
+            self.ready -= 1;
+        }
+    }
+
+    /// Records that a worker has ended.
+    pub(super) fn leave(&mut self, was_ready: bool) {
+        self.alive -= 1;
+        self.ready -= usize::from(was_ready);
+    }
+
+    /// Records the time that a batch took.
+    pub(super) fn took(&mut self, operations: usize, time: Duration) {
+        if operations <= ENOUGH {
+            self.fastest.add(Instant::now(), time);
+        }
+    }
+}
+
+/// The fastest answer of the last seconds.
+#[derive(Default)]
+struct Fastest {
+    /// The fastest of this window and the one before. It stays while there are no answers.
+    known: Option<Duration>,
+    /// The fastest of this window.
+    current: Option<Duration>,
+    /// The end of this window.
+    end: Option<Instant>,
+}
+
+impl Fastest {
+    fn add(&mut self, now: Instant, time: Duration) {
+        if self.end.is_none_or(|end| end <= now) {
+            self.known = self.current.take();
+            self.end = Some(now + WINDOW);
+        }
+        self.current = Some(self.current.map_or(time, |fastest| fastest.min(time)));
+        self.known = Some(self.known.map_or(time, |fastest| fastest.min(time)));
+    }
+}
