@@ -186,7 +186,7 @@ async fn history(seed: u64, setting: Setting) -> (Ledger, Option<String>) {
         let durable = Through(process.clone());
         let once = match tiers {
             Tiers::One => Once::new(durable),
-            Tiers::Two => Once::new(Tiered::new(hot.seen_by(process), durable)),
+            Tiers::Two => Once::new(Tiered::new(hot.seen_by(process), durable).with_hot_first()),
         };
         let once = once.with_policy(policy(after_crash, &dice));
         if setting.hook { once.with_reconcile(hook(&ledger)) } else { once }

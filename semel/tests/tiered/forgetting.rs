@@ -43,7 +43,7 @@ async fn forgotten_key_is_new_with_redis_before_postgres() {
 
 #[tokio::test]
 async fn forgotten_key_is_new_with_memory_before_postgres() {
-    is_forgotten_by_both(&Tiered::new(cache(), Place::shared().durable().await)).await;
+    is_forgotten_by_both(&Tiered::new(cache(), Place::shared().durable().await).with_hot_first()).await;
 }
 
 #[tokio::test]

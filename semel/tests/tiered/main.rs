@@ -2,6 +2,7 @@
 
 mod contract;
 mod hot;
+mod repeats;
 mod broken_elsewhere;
 mod forgetting;
 mod putting_aside;

@@ -49,9 +49,10 @@ impl Place {
         store
     }
 
-    /// Redis in front of Postgres, as another process would have it.
+    /// Redis in front of Postgres, as another process would have it. The hot store has every outcome
+    /// and is asked first, so that a test sees what it does.
     pub async fn tier(&self) -> Tiered<RedisStore, PostgresStore> {
-        Tiered::new(self.hot().await, self.durable().await)
+        Tiered::new(self.hot().await, self.durable().await).with_hot_first()
     }
 }
 

@@ -3,11 +3,13 @@
 //! - `hot`: the trait of a hot store.
 //! - `front`: a hot store that may be slow or down.
 //! - `breaker`: the circuit breaker in front of it.
+//! - `repeats`: the share of repeats among the recent claims.
 //! - `cache`: memory as a hot store.
 
 mod hot;
 mod front;
 mod breaker;
+mod repeats;
 mod cache;
 
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use crate::words::record::Record;
 use crate::words::terms::{Terms, TermsError, within};
 use crate::words::time::Timestamp;
 use front::{Front, Limits};
+use repeats::Repeats;
 
 /// A durable store that decides, and a hot store in front of it that remembers outcomes: Redis in
 /// front of Postgres, or memory in front of either.
@@ -58,10 +61,12 @@ use front::{Front, Limits};
 /// ```
 ///
 /// # What is where
-/// An outcome is recorded in the durable store and answered; then it is sent to the hot store, in
-/// the background. If it does not arrive, the first repeat that reaches the durable store plants it
-/// there. It stays for at most [`Tiered::DEFAULT_RETENTION`], and never for longer than in the
-/// durable store.
+/// An outcome is recorded in the durable store and answered. Most keys are never repeated, so it is
+/// not sent to the hot store at once: the first repeat, which the durable store answers, plants it
+/// there, in the background. It stays for at most [`Tiered::DEFAULT_RETENTION`], and never for longer
+/// than in the durable store. The hot store is asked first while at least one in eight claims is a
+/// repeat; otherwise a claim goes to the durable store straight away. [`Tiered::with_hot_first`]
+/// plants every outcome, and always asks the hot store first.
 ///
 /// `find`, `list` and similar calls show the content of the durable store. `forget` and `reset`
 /// reach both, the durable one first. They cannot reach a [`MemoryCache`] *of another process*:
@@ -72,11 +77,18 @@ use front::{Front, Limits};
 pub struct Tiered<H, D> {
     front: Arc<Front<H>>,
     durable: Arc<D>,
+    repeats: Arc<Repeats>,
+    hot_first: bool,
 }
 
 impl<H, D> Clone for Tiered<H, D> {
     fn clone(&self) -> Self {
-        Self { front: Arc::clone(&self.front), durable: Arc::clone(&self.durable) }
+        Self {
+            front: Arc::clone(&self.front),
+            durable: Arc::clone(&self.durable),
+            repeats: Arc::clone(&self.repeats),
+            hot_first: self.hot_first,
+        }
     }
 }
 
@@ -89,7 +101,20 @@ impl<H: Hot, D: Store> Tiered<H, D> {
     /// The hot store in front of the durable one.
     pub fn new(hot: H, durable: D) -> Self {
         let limits = Limits { retention: Self::DEFAULT_RETENTION, timeout: Self::DEFAULT_TIMEOUT };
-        Self { front: Arc::new(Front::new(Arc::new(hot), limits)), durable: Arc::new(durable) }
+        Self {
+            front: Arc::new(Front::new(Arc::new(hot), limits)),
+            durable: Arc::new(durable),
+            repeats: Arc::default(),
+            hot_first: false,
+        }
+    }
+
+    /// Plants every outcome in the hot store as soon as it is recorded, and asks the hot store first
+    /// for every claim. This is for callers that repeat most of their keys, or where a repeat must
+    /// not reach the durable store even once; new keys cost more.
+    #[must_use]
+    pub fn with_hot_first(self) -> Self {
+        Self { hot_first: true, ..self }
     }
 
     /// Sets the longest time for which the hot store remembers an outcome. With a [`MemoryCache`],
@@ -174,18 +199,23 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Claim, StoreError> {
-        if let Some(found) = self.front.recall(&ask.key).await
+        if (self.hot_first || self.repeats.are_frequent())
+            && let Some(found) = self.front.recall(&ask.key).await
             && let Some(claim) = decide::remembered(&found, ask)
         {
+            self.repeats.count(true);
             return Ok(claim);
         }
         let asked = Instant::now();
-        Ok(match self.durable.claim(ask).await? {
+        let claim = self.durable.claim(ask).await?;
+        self.repeats.count(matches!(claim, Claim::Done(_)));
+        Ok(match claim {
             Claim::Done(done) => {
                 self.plant(&ask.key, ask.intent.clone(), done.clone(), asked).await;
                 Claim::Done(done)
             }
-            Claim::Granted(lease) => Claim::Granted(lease.with_intent(ask.intent.clone())),
+            // The outcome is planted together with its intent.
+            Claim::Granted(lease) if self.hot_first => Claim::Granted(lease.with_intent(ask.intent.clone())),
             other => other,
         })
     }
@@ -200,7 +230,8 @@ impl<H: Hot, D: Store> Store for Tiered<H, D> {
         // Retention began with this write, at the earliest when it was sent. A repeated write may
         // have been applied long ago; the first repeat of the request that asks the durable store
         // plants its outcome.
-        if ack == Ack::Applied
+        if self.hot_first
+            && ack == Ack::Applied
             && let (Some(intent), Some(retention)) = (lease.intent(), lease.retention())
             && let Ok(now) = self.durable.now().await
         {
