@@ -20,6 +20,7 @@ mod scaling;
 mod server;
 mod table;
 mod upkeep;
+mod worker;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -54,9 +55,9 @@ enum What {
     Scaling(scaling::Args),
     /// The pages of a large table that listing, counting and pruning read, for docs/postgres.md
     Upkeep(upkeep::Args),
-    /// One of the processes that `scaling` measures
+    /// One of the processes that `postgres` and `scaling` measure
     #[command(hide = true)]
-    Work(scaling::worker::Args),
+    Work(worker::Args),
     /// One of the apps that `http` measures, in a process of its own
     #[command(hide = true)]
     Serve(http::Side),
@@ -72,7 +73,7 @@ fn main() -> Result<()> {
         What::Gateway(args) => gateway::run(&args),
         What::Scaling(args) => scaling::run(&args),
         What::Upkeep(args) => upkeep::run(&args),
-        What::Work(args) => scaling::worker::run(&args),
+        What::Work(args) => worker::run(&args),
         What::Serve(side) => http::serve(&side),
     }
 }

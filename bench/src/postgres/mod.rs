@@ -8,8 +8,12 @@
 //!   orders of statements.
 //! - `raw`: pgbench with the statements of the store.
 //! - `sweep`, `shown`: a load by the number of callers, and its tables and plots.
+//! - `layouts`: a load by processes and their callers.
+//! - `best`: semel beside the fastest side that works call by call.
 //! - `prune`, `size`: the effect of pruning, and of the size of the table.
 
+mod best;
+mod layouts;
 mod pool;
 mod prune;
 mod raw;
@@ -27,7 +31,7 @@ use crate::report::Report;
 use crate::server::Server;
 use sweep::{Load, Sides};
 
-pub(crate) use subject::Semel;
+pub(crate) use subject::{SEMEL, Semel, connect};
 
 /// The parts to measure, and their length.
 #[derive(clap::Args)]
@@ -52,6 +56,10 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = CALLERS)]
     callers: Vec<usize>,
 
+    /// Only the sides whose name begins with one of these
+    #[arg(long)]
+    sides: Vec<String>,
+
     /// Connections of semel that commit batches
     #[arg(long, default_value_t = semel::store::PostgresOptions::DEFAULT_CONNECTIONS)]
     connections: usize,
@@ -65,7 +73,7 @@ pub(crate) struct Args {
     expired: u64,
 }
 
-const CALLERS: [usize; 5] = [1, 4, 16, 64, 256];
+const CALLERS: [usize; 7] = [1, 2, 4, 8, 16, 64, 256];
 
 impl Args {
     /// The settings for the page of all benchmarks.
@@ -73,8 +81,8 @@ impl Args {
         let (rounds, seconds, rows, expired) =
             if long { (5, 2.0, 10_000_000, 1_000_000) } else { (3, 0.4, 1_000_000, 200_000) };
         let connections = semel::store::PostgresOptions::DEFAULT_CONNECTIONS;
-        let (url, only, callers) = (None, Vec::new(), CALLERS.to_vec());
-        Self { url, only, rounds, seconds, callers, connections, rows, expired }
+        let (url, only, sides, callers) = (None, Vec::new(), Vec::new(), CALLERS.to_vec());
+        Self { url, only, rounds, seconds, callers, sides, connections, rows, expired }
     }
 }
 
@@ -87,6 +95,8 @@ enum Figure {
     First,
     /// Repeats, and the bytes of the log per repeat
     Replay,
+    /// Claim + complete of new keys from several processes
+    Layouts,
     /// Latency of claims while expired records are pruned
     Prune,
     /// Throughput by the size of the table, and bytes of the log on a large table by kind of key
@@ -109,7 +119,7 @@ pub(crate) fn measure(args: &Args) -> Result<Report> {
         if wants(Figure::Disk) {
             disk::measure(&server.folder(), args.rounds, args.seconds, &mut report)?;
         }
-        if wants(Figure::First) || wants(Figure::Replay) {
+        if wants(Figure::First) || wants(Figure::Replay) || wants(Figure::Layouts) {
             let sides = Sides::connect(args, &server).await?;
             let mut swept = Vec::new();
             for (figure, load) in [(Figure::First, Load::First), (Figure::Replay, Load::Replay)] {
@@ -119,6 +129,9 @@ pub(crate) fn measure(args: &Args) -> Result<Report> {
                     shown::judge(args, load, &all, &mut report);
                     swept.push(all);
                 }
+            }
+            if wants(Figure::Layouts) {
+                layouts::layouts(args, &server, &sides.tables(), &mut report).await?;
             }
             if let [first, replay] = swept.as_slice() {
                 shown::show_log(args, first, replay, &mut report);

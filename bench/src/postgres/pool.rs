@@ -22,10 +22,11 @@ pub(super) struct Connection {
 }
 
 impl Pool {
-    /// A pool whose connections have these statements prepared, for tables of this schema.
-    pub(super) async fn connect(url: &str, schema: &str, statements: &[&str]) -> Result<Self> {
+    /// A pool of this size, whose connections have these statements prepared, for tables of this
+    /// schema.
+    pub(super) async fn connect(url: &str, size: usize, schema: &str, statements: &[&str]) -> Result<Self> {
         let mut free = Vec::new();
-        for _ in 0..POOL {
+        for _ in 0..size {
             let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
             tokio::spawn(connection);
             client.batch_execute(&format!("set search_path = {schema}")).await?;
@@ -35,7 +36,7 @@ impl Pool {
             }
             free.push(Connection { client, statements: prepared });
         }
-        Ok(Self { free: Mutex::new(free), permits: Semaphore::new(POOL) })
+        Ok(Self { free: Mutex::new(free), permits: Semaphore::new(size) })
     }
 
     /// A connection, until it is dropped.

@@ -34,7 +34,7 @@ impl Shape {
     pub(super) const ALL: [Self; 4] =
         [Self::InsertOrError, Self::InsertOrNothing, Self::Upsert, Self::AdvisoryLock];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::InsertOrError => "insert or error",
             Self::InsertOrNothing => "insert or nothing",
@@ -74,7 +74,8 @@ const COMPLETE: usize = 2;
 const LOCK: usize = 3;
 
 impl Shaped {
-    pub(super) async fn connect(server: &Server, shape: Shape) -> Result<Self> {
+    /// Makes the table.
+    pub(super) async fn prepare(server: &Server, shape: Shape) -> Result<()> {
         let table = shape.table();
         server.run(&format!("create schema if not exists {SCHEMA}")).await?;
         server
@@ -89,7 +90,11 @@ impl Shaped {
                 create index if not exists {name}_expires_at on {table} (expires_at)",
                 name = shape.name().replace(' ', "_")
             ))
-            .await?;
+            .await
+    }
+
+    pub(super) async fn connect(url: &str, shape: Shape, size: usize) -> Result<Self> {
+        let table = shape.table();
         let insert = format!(
             "insert into {table} as existing (
                 realm, key, operation, resource, owner, created_at, updated_at, heartbeat_at, expires_at
@@ -109,7 +114,7 @@ impl Shaped {
         );
         let lock = "select pg_advisory_xact_lock(hashtextextended($1, 0))";
         let statements = [insert.as_str(), &look, &complete, lock];
-        Ok(Self { shape, pool: Pool::connect(&server.url, SCHEMA, &statements).await? })
+        Ok(Self { shape, pool: Pool::connect(url, size, SCHEMA, &statements).await? })
     }
 
     /// Claims a key; if it is taken, returns the recorded body.

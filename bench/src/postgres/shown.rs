@@ -1,6 +1,8 @@
 //! The results of a sweep: tables, plots, and the figures with their bounds.
 
 use super::Args;
+use super::best::Best;
+use super::subject::{CRATESTACK, SEMEL};
 use super::sweep::{Load, Point, Swept, USUAL};
 use crate::plot::{Line, Plot, Shape};
 use crate::report::Report;
@@ -66,14 +68,57 @@ impl Swept {
     }
 }
 
-/// Compares semel with cratestack, where they were measured.
+/// The bounds of a number of callers: the rate of semel compared with the best side that works call
+/// by call, and its p50 and p99 likewise.
+struct Bounds {
+    callers: usize,
+    rate: f64,
+    p50: f64,
+    p99: f64,
+}
+
+const fn bounds(callers: usize, rate: f64, p50: f64, p99: f64) -> Bounds {
+    Bounds { callers, rate, p50, p99 }
+}
+
+const FIRST: [Bounds; 7] = [
+    bounds(1, 0.9, 1.15, 1.25),
+    bounds(2, 1.0, 1.0, 1.25),
+    bounds(4, 1.0, 1.0, 1.25),
+    bounds(8, 1.0, 1.0, 1.25),
+    bounds(16, 1.0, 1.0, 1.25),
+    bounds(64, 2.5, 1.0, 1.25),
+    bounds(256, 4.0, 1.0, 1.25),
+];
+const REPLAY: [Bounds; 4] = [
+    bounds(1, 1.0, 1.0, 1.25),
+    bounds(4, 1.0, 1.0, 1.25),
+    bounds(16, 1.5, 1.0, 1.25),
+    bounds(64, 2.5, 1.0, 1.25),
+];
+
+/// Compares semel with the best side that works call by call, and the log with that of cratestack.
 pub(super) fn judge(args: &Args, load: Load, all: &[Swept], report: &mut Report) {
-    let bounds: &[(usize, f64)] = match load {
+    let bounds: &[Bounds] = match load {
+        Load::First => &FIRST,
+        Load::Replay => &REPLAY,
+    };
+    for Bounds { callers, rate, p50, p99 } in bounds {
+        let at = args.callers.iter().position(|each| each == callers);
+        let Some(Best { ours, theirs }) = at.and_then(|at| Best::at(all, at)) else { continue };
+        let plural = if *callers == 1 { "caller" } else { "callers" };
+        let name = format!("{}, {callers} {plural}, vs the best call by call", load.name());
+        report.at_least(&name, ours.rate.over(&theirs.rate), *rate);
+        report.at_most(&format!("{name}: p50"), ours.p50.over(&theirs.p50), *p50);
+        report.at_most(&format!("{name}: p99"), ours.p99.over(&theirs.p99), *p99);
+    }
+    let named = |name: &str| all.iter().find(|side| side.name == name);
+    let (Some(semel), Some(cratestack)) = (named(SEMEL), named(CRATESTACK)) else { return };
+    let outside: &[(usize, f64)] = match load {
         Load::First => &[(256, 10.0), (64, 5.0), (1, 1.2)],
         Load::Replay => &[(64, 30.0)],
     };
-    let [semel, cratestack, ..] = all else { return };
-    for (callers, bound) in bounds {
+    for (callers, bound) in outside {
         let (Some(ours), Some(theirs)) = (semel.with(args, *callers), cratestack.with(args, *callers)) else {
             continue;
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::Args;
+use super::pool::POOL;
 use super::subject::{PerCall, Semel, Subject};
 use crate::load::{flat_out, uuid_v4, uuid_v7};
 use crate::plot::{Line, Plot, Shape};
@@ -36,7 +37,7 @@ pub(super) async fn rows(args: &Args, server: &Server, report: &mut Report) -> R
         largest = Some(Arc::clone(&semel));
         // Plans are made now, on an empty table, and must suit the large one.
         semel.first("planned").await?;
-        let per_call = PerCall::connect(&server.url, &schema(*size)).await?;
+        let per_call = PerCall::connect(&server.url, POOL, &schema(*size)).await?;
         if *size > 0 {
             server.fill(&schema(*size), *size, false).await?;
         }

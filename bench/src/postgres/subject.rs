@@ -1,5 +1,6 @@
 //! The measured sides: semel, one statement per call, and cratestack.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,11 +13,12 @@ use semel::store::{PostgresOptions, Token};
 use tokio_postgres::types::ToSql;
 
 use super::pool::{POOL, Pool};
+use super::shapes::{Shape, Shaped};
 use crate::caller::{BODY_BYTES, Caller};
 
 /// A side that makes operations idempotent.
 #[async_trait]
-pub(super) trait Subject: Send + Sync + 'static {
+pub(crate) trait Subject: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// Claims a new key and records its outcome.
@@ -24,6 +26,25 @@ pub(super) trait Subject: Send + Sync + 'static {
 
     /// Claims a key that has an outcome, and reads the outcome.
     async fn replay(&self, key: &str) -> Result<()>;
+}
+
+/// The names of the sides.
+pub(crate) const SEMEL: &str = "semel";
+pub(super) const CRATESTACK: &str = "cratestack-sqlx";
+pub(super) const PER_CALL: &str = "per call";
+
+/// Connects the side of this name, whose tables exist. Sides that hold a connection for each call
+/// have one for each caller, up to the size of a pool.
+pub(crate) async fn connect(url: &str, side: &str, schema: &str, callers: usize) -> Result<Arc<dyn Subject>> {
+    let size = callers.min(POOL);
+    let shape = Shape::ALL.into_iter().find(|shape| shape.name() == side);
+    Ok(match (side, shape) {
+        (SEMEL, _) => Arc::new(Semel::connect(url, PostgresOptions::DEFAULT_CONNECTIONS, schema).await?),
+        (CRATESTACK, _) => Arc::new(Cratestack::connect(url, u32::try_from(size)?).await?),
+        (PER_CALL, _) => Arc::new(PerCall::connect(url, size, PER_CALL_SCHEMA).await?),
+        (_, Some(shape)) => Arc::new(Shaped::connect(url, shape, size).await?),
+        (_, None) => bail!("there is no side {side:?}"),
+    })
 }
 
 /// semel, with a schema of its own.
@@ -41,7 +62,7 @@ impl Semel {
 #[async_trait]
 impl Subject for Semel {
     fn name(&self) -> &'static str {
-        "semel"
+        SEMEL
     }
 
     async fn first(&self, key: &str) -> Result<()> {
@@ -57,14 +78,15 @@ impl Subject for Semel {
 /// possible without group commit.
 pub(super) struct PerCall(Pool);
 
+const PER_CALL_SCHEMA: &str = "per_call";
 const CLAIM: usize = 0;
 const COMPLETE: usize = 1;
 
 impl PerCall {
-    pub(super) async fn connect(url: &str, schema: &str) -> Result<Self> {
+    pub(super) async fn connect(url: &str, size: usize, schema: &str) -> Result<Self> {
         let _migrated = Semel::connect(url, 1, schema).await?;
         let statements = [include_str!("per_call_claim.sql"), include_str!("per_call_complete.sql")];
-        Ok(Self(Pool::connect(url, schema, &statements).await?))
+        Ok(Self(Pool::connect(url, size, schema, &statements).await?))
     }
 
     async fn claim(&self, key: &str, token: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -77,7 +99,7 @@ impl PerCall {
 #[async_trait]
 impl Subject for PerCall {
     fn name(&self) -> &'static str {
-        "per call"
+        PER_CALL
     }
 
     async fn first(&self, key: &str) -> Result<()> {
@@ -102,9 +124,8 @@ impl Subject for PerCall {
 pub(super) struct Cratestack(SqlxIdempotencyStore);
 
 impl Cratestack {
-    pub(super) async fn connect(url: &str) -> Result<Self> {
-        let pool =
-            PoolOptions::new().max_connections(POOL as u32).min_connections(POOL as u32).connect(url).await?;
+    pub(super) async fn connect(url: &str, size: u32) -> Result<Self> {
+        let pool = PoolOptions::new().max_connections(size).min_connections(size).connect(url).await?;
         let store = SqlxIdempotencyStore::new(pool);
         store.ensure_schema().await.map_err(|e| anyhow::anyhow!("{e:?}"))?;
         Ok(Self(store))
@@ -120,7 +141,7 @@ impl Cratestack {
 #[async_trait]
 impl Subject for Cratestack {
     fn name(&self) -> &'static str {
-        "cratestack-sqlx"
+        CRATESTACK
     }
 
     async fn first(&self, key: &str) -> Result<()> {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::Args;
+use super::pool::POOL;
 use super::raw::{self, Raw};
 use super::shapes::{Shape, Shaped};
-use super::subject::{Cratestack, PerCall, Semel, Subject};
+use super::subject::{CRATESTACK, PER_CALL, SEMEL, Semel, Subject, connect};
 use crate::load::{Measured, flat_out, uuid_v4};
 use crate::report::{Report, progress};
 use crate::rounds::{Rounds, number};
@@ -83,28 +84,36 @@ pub(super) struct Sides {
 
 impl Sides {
     pub(super) async fn connect(args: &Args, server: &Server) -> Result<Self> {
-        let semel = Semel::connect(&server.url, args.connections, "semel").await?;
+        let semel = Semel::connect(&server.url, args.connections, SEMEL).await?;
         let mut all: Vec<Arc<dyn Subject>> = vec![
             Arc::new(semel),
-            Arc::new(Cratestack::connect(&server.url).await?),
-            Arc::new(PerCall::connect(&server.url, "per_call").await?),
+            connect(&server.url, CRATESTACK, "", POOL).await?,
+            connect(&server.url, PER_CALL, "", POOL).await?,
         ];
         let mut tables = ["semel.records", "cratestack_idempotency", "per_call.records", raw::TABLE]
             .map(str::to_owned)
             .to_vec();
         for shape in Shape::ALL {
-            all.push(Arc::new(Shaped::connect(server, shape).await?));
+            Shaped::prepare(server, shape).await?;
+            all.push(connect(&server.url, shape.name(), "", POOL).await?);
             tables.push(shape.table());
         }
         Raw::prepare(server).await?;
         let subjects = all.into_iter().map(Who::Subject);
-        let all = subjects.chain([Raw::Batched, Raw::Single].map(Who::Raw)).collect();
+        let mut all: Vec<Who> = subjects.chain([Raw::Batched, Raw::Single].map(Who::Raw)).collect();
+        let is_wanted = |side: &Who| args.sides.iter().any(|wanted| side.name().starts_with(wanted.as_str()));
+        all.retain(|side| args.sides.is_empty() || is_wanted(side));
+        ensure!(!all.is_empty(), "no side has such a name");
         Ok(Self { all, tables })
     }
 
+    /// The tables of all sides.
+    pub(super) fn tables(&self) -> Vec<&str> {
+        self.tables.iter().map(String::as_str).collect()
+    }
+
     async fn empty_tables(&self, server: &Server) -> Result<()> {
-        let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
-        server.empty_tables(&tables).await
+        server.empty_tables(&self.tables()).await
     }
 
     /// Records the outcomes for the replays, and leaves no page that a reader would tidy up.
@@ -153,10 +162,17 @@ pub(super) struct Swept {
     pub(super) points: Vec<Point>,
 }
 
+impl Swept {
+    /// A side without results so far.
+    pub(super) fn new(name: &'static str) -> Self {
+        Self { name, limit: false, points: Vec::new() }
+    }
+}
+
 /// Lets the sides take turns, for each number of callers.
 pub(super) async fn sweep(args: &Args, server: &Server, sides: &Sides, load: Load) -> Result<Vec<Swept>> {
     let limit = |side: &Who| matches!(side, Who::Raw(_));
-    let swept = |side: &Who| Swept { name: side.name(), limit: limit(side), points: Vec::new() };
+    let swept = |side: &Who| Swept { limit: limit(side), ..Swept::new(side.name()) };
     let mut all: Vec<Swept> = sides.all.iter().map(swept).collect();
     sides.empty_tables(server).await?;
     if load == Load::Replay {

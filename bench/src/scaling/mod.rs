@@ -2,10 +2,10 @@
 //! docs/scaling.md.
 //!
 //! - `cost`: the cost of one load.
-//! - `worker`: several processes on one Postgres.
+//! - `processes`: several processes on one Postgres.
 
 mod cost;
-pub(crate) mod worker;
+mod processes;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ async fn measure(args: &Args) -> Result<Report> {
     by_callers(args, &server, &mut report).await?;
     by_body(args, &server, &mut report).await?;
     by_rows(args, &server, &mut report).await?;
-    worker::by_processes(args, &server, &mut report).await?;
+    processes::by_processes(args, &server, &mut report).await?;
     Ok(report)
 }
 

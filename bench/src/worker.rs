@@ -1,4 +1,4 @@
-//! Several processes of semel on one Postgres.
+//! Processes that call Postgres, each with a side of its own.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -8,31 +8,37 @@ use anyhow::{Context, Result};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::cost::{Cost, Used};
-use super::{CALLERS, show};
 use crate::load::{flat_out, uuid_v4};
-use crate::postgres::Semel;
+use crate::postgres::connect;
 use crate::process::processor_seconds;
-use crate::report::{Report, progress};
-use crate::server::Server;
 
 /// One of the processes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    url: String,
-    callers: usize,
-    seconds: f64,
+    pub(crate) url: String,
+    /// The name of the side.
+    pub(crate) side: String,
+    /// The schema of semel.
+    pub(crate) schema: String,
+    pub(crate) callers: usize,
+    pub(crate) seconds: f64,
 }
 
-const SCHEMA: &str = "processes";
+/// The result of a process.
+pub(crate) struct Worked {
+    pub(crate) operations: f64,
+    pub(crate) per_second: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) processor_seconds: f64,
+}
 
 /// Connects, reports that, waits for a byte, and then claims and completes new keys. The last line
 /// has the result.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let connections = semel::store::PostgresOptions::DEFAULT_CONNECTIONS;
-        let side = Arc::new(Semel::connect(&args.url, connections, SCHEMA).await?);
+        let side = connect(&args.url, &args.side, &args.schema, args.callers).await?;
         println!("ready");
         tokio::io::stdin().read_u8().await.context("could not read the signal to begin")?;
         let before = processor_seconds("self")?;
@@ -49,17 +55,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// A process that waits for its turn.
-struct Worker {
+pub(crate) struct Worker {
     process: Child,
     out: BufReader<ChildStdout>,
 }
 
 impl Worker {
-    async fn start(args: &Args) -> Result<Self> {
+    pub(crate) async fn start(args: &Args) -> Result<Self> {
         let bench = std::env::current_exe().context("could not find this program")?;
         let mut process = Command::new(bench)
             .arg("work")
-            .arg(&args.url)
+            .args([&args.url, &args.side, &args.schema])
             .args([args.callers.to_string(), args.seconds.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -79,52 +85,26 @@ impl Worker {
         Ok(pipe.flush().await?)
     }
 
-    /// Operations, operations a second, p50, p99 and processor seconds.
-    async fn end(mut self) -> Result<[f64; 5]> {
+    async fn end(mut self) -> Result<Worked> {
         let mut line = String::new();
         self.out.read_line(&mut line).await?;
         // Its sessions report their use when they end.
         self.process.wait().await?;
         let words: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        words.try_into().ok().with_context(|| format!("a process said {line:?}"))
+        let [operations, per_second, p50, p99, processor_seconds] =
+            words.try_into().ok().with_context(|| format!("a process said {line:?}"))?;
+        Ok(Worked { operations, per_second, p50, p99, processor_seconds })
     }
-}
 
-/// The callers of the other tables, divided among a growing number of processes.
-pub(super) async fn by_processes(args: &super::Args, server: &Server, report: &mut Report) -> Result<()> {
-    let counts = [1, 2, 4];
-    let mut all = counts.map(|_| Cost::default());
-    let _migrated = Semel::connect(&server.url, 1, SCHEMA).await?;
-    progress("scaling: by processes");
-    for _ in 0..args.rounds() {
-        server.empty_tables(&["processes.records"]).await?;
-        for (processes, cost) in counts.into_iter().zip(&mut all) {
-            let share =
-                Args { url: server.url.clone(), callers: CALLERS / processes, seconds: args.seconds() };
-            let mut workers = Vec::new();
-            for _ in 0..processes {
-                workers.push(Worker::start(&share).await?);
-            }
-            let before = Used::so_far(server).await?;
-            for worker in &mut workers {
-                worker.begin().await?;
-            }
-            let mut ends = Vec::new();
-            for worker in workers {
-                ends.push(worker.end().await?);
-            }
-            let sum = |at: usize| ends.iter().map(|end: &[f64; 5]| end[at]).sum::<f64>();
-            let most = |at: usize| ends.iter().map(|end| end[at]).fold(0.0, f64::max);
-            cost.rate.push(sum(1));
-            cost.p50.push(most(2));
-            cost.p99.push(most(3));
-            cost.client_micros.push(sum(4) * 1e6 / sum(0).max(1.0));
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            before.add_until(&Used::so_far(server).await?, sum(0) as u64, cost);
+    /// Lets these processes work at the same time.
+    pub(crate) async fn together(mut workers: Vec<Self>) -> Result<Vec<Worked>> {
+        for worker in &mut workers {
+            worker.begin().await?;
         }
+        let mut ends = Vec::new();
+        for worker in workers {
+            ends.push(worker.end().await?);
+        }
+        Ok(ends)
     }
-    let rows = counts.into_iter().map(|count| count.to_string()).zip(all).collect();
-    let title = format!("claim + complete by processes, {CALLERS} callers divided between them");
-    show(&title, "processes", rows, report);
-    Ok(())
 }
