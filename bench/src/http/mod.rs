@@ -131,6 +131,7 @@ async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
     let found = compare(args, "new keys, Postgres", &sides, |_| uuid_v4(), report).await?;
     let [_, ours, theirs] = found.as_slice() else { bail!("there are three sides") };
     report.at_least("new keys, Postgres, vs cratestack-axum", ours.rate.over(&theirs.rate), 5.0);
+    by_connections(args, &server, &sides, report).await?;
     server.empty_tables(&TABLES).await?;
     for side in &sides[1..] {
         client::prepare(side.address).await?;
@@ -138,6 +139,37 @@ async fn postgres(args: &Args, report: &mut Report) -> Result<()> {
     let found = compare(args, "replays, Postgres", &sides, repeated, report).await?;
     let [_, ours, theirs] = found.as_slice() else { bail!("there are three sides") };
     report.at_least("replays, Postgres, vs cratestack-axum", ours.rate.over(&theirs.rate), 8.0);
+    Ok(())
+}
+
+/// New keys on Postgres by the number of connections.
+async fn by_connections(args: &Args, server: &Server, sides: &[Served], report: &mut Report) -> Result<()> {
+    let counts = [1, 4, 16, 64, 256];
+    let columns = std::iter::once(String::new()).chain(counts.map(|count| count.to_string()));
+    let mut table = Table::new("new keys, Postgres: requests a second, by connections", columns);
+    let mut rates = vec![vec![Rounds::default(); counts.len()]; sides.len()];
+    let length = Duration::from_secs_f64(args.seconds / 2.0);
+    for (at, connections) in counts.into_iter().enumerate() {
+        progress(format!("HTTP: new keys, Postgres, connections: {connections}"));
+        server.empty_tables(&TABLES).await?;
+        for _ in 0..args.rounds {
+            for (side, rates) in sides.iter().zip(&mut rates) {
+                let answered = flat_out(side.address, connections, length, |_| uuid_v4()).await?;
+                rates[at].push(answered as f64 / length.as_secs_f64());
+            }
+        }
+    }
+    for (side, rates) in sides.iter().zip(&rates) {
+        table.row(std::iter::once(side.name.to_owned()).chain(rates.iter().map(Rounds::show)));
+    }
+    report.table(table);
+    if let [_, ours, theirs] = rates.as_slice() {
+        for (at, connections) in counts.into_iter().enumerate().take(3) {
+            let plural = if connections == 1 { "connection" } else { "connections" };
+            let name = format!("new keys, Postgres, {connections} {plural}, vs cratestack-axum");
+            report.at_least(&name, ours[at].over(&theirs[at]), 1.0);
+        }
+    }
     Ok(())
 }
 

@@ -9,10 +9,12 @@
 //! - `raw`: pgbench with the statements of the store.
 //! - `sweep`, `shown`: a load by the number of callers, and its tables and plots.
 //! - `layouts`: a load by processes and their callers.
+//! - `far`: Postgres in another zone.
 //! - `best`: semel beside the fastest side that works call by call.
 //! - `prune`, `size`: the effect of pruning, and of the size of the table.
 
 mod best;
+mod far;
 mod layouts;
 mod pool;
 mod prune;
@@ -97,6 +99,8 @@ enum Figure {
     Replay,
     /// Claim + complete of new keys from several processes
     Layouts,
+    /// Claim + complete of new keys over a network that delays
+    Far,
     /// Latency of claims while expired records are pruned
     Prune,
     /// Throughput by the size of the table, and bytes of the log on a large table by kind of key
@@ -119,7 +123,7 @@ pub(crate) fn measure(args: &Args) -> Result<Report> {
         if wants(Figure::Disk) {
             disk::measure(&server.folder(), args.rounds, args.seconds, &mut report)?;
         }
-        if wants(Figure::First) || wants(Figure::Replay) || wants(Figure::Layouts) {
+        if wants(Figure::First) || wants(Figure::Replay) || wants(Figure::Layouts) || wants(Figure::Far) {
             let sides = Sides::connect(args, &server).await?;
             let mut swept = Vec::new();
             for (figure, load) in [(Figure::First, Load::First), (Figure::Replay, Load::Replay)] {
@@ -132,6 +136,9 @@ pub(crate) fn measure(args: &Args) -> Result<Report> {
             }
             if wants(Figure::Layouts) {
                 layouts::layouts(args, &server, &sides.tables(), &mut report).await?;
+            }
+            if wants(Figure::Far) {
+                far::far(args, &server, &mut report).await?;
             }
             if let [first, replay] = swept.as_slice() {
                 shown::show_log(args, first, replay, &mut report);
