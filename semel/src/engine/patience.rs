@@ -14,8 +14,8 @@ use crate::words::key::Key;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause of a retry for which a caller waits.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause when the end of an attempt is retried in the background. It is short because
-/// the key stays running until the end is written, even if the store is up again.
+/// The longest pause when a settlement is retried in the background. It is short because the key
+/// stays running until the settlement is written, even if the store is up again.
 pub(super) const LONGEST_SETTLING_PAUSE: Duration = Duration::from_secs(1);
 
 /// The timeout of one call of the store. Stores have timeouts of their own; this one is for a store
