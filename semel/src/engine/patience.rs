@@ -4,10 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::timer::within;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 
@@ -105,9 +104,7 @@ fn spread_percent(key: &Key) -> u32 {
 }
 
 /// Waits for the answer to one call of the store, for [`CALL_LIMIT`] at most.
-pub(super) async fn call<T>(
-    question: impl Future<Output = Result<T, StoreError>> + Unpin,
-) -> Result<T, StoreError> {
-    let unanswered = || Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}")));
-    within(CALL_LIMIT, question).await.unwrap_or_else(unanswered)
+pub(super) async fn call<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let unanswered = |_| Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}")));
+    timeout(CALL_LIMIT, question).await.unwrap_or_else(unanswered)
 }

@@ -6,6 +6,7 @@ use ::http::Request;
 use ::http::request::Parts;
 use bytes::Bytes;
 use http_body::Body;
+use tokio::time::timeout;
 
 use crate::http::layer::IdempotencyLayer;
 use crate::http::layer::options::Options;
@@ -14,7 +15,6 @@ use crate::http::reply::rejection::Rejection;
 use crate::http::request::body::{ReadAhead, Unread, read_request};
 use crate::http::request::key;
 use crate::http::request::scope::Caller;
-use crate::runtime::timer::within;
 use crate::words::intent::Intent;
 use crate::words::key::{Key, Scope};
 use crate::words::text::shorten;
@@ -110,13 +110,14 @@ pub(in crate::http) async fn read<Q: Body<Data = Bytes>>(
     let largest = memory.map_or(usize::MAX, |memory| memory.largest_request().saturating_sub(head));
     let limit = largest.min(options.max_request_bytes);
     let read = pin!(read_request(body, head, limit, options.least_rate, memory));
-    let read = within(options.request_timeout, read);
-    let (body, trailers) = read.await.ok_or(Rejection::RequestTimeout)?.map_err(|unread| match unread {
-        Unread::TooLarge => Rejection::RequestTooLarge(limit),
-        Unread::TooSlow => Rejection::RequestTimeout,
-        Unread::NoRoom => Rejection::MemoryExhausted,
-        Unread::Failed => Rejection::RequestUnreadable,
-    })?;
+    let read = timeout(options.request_timeout, read);
+    let (body, trailers) =
+        read.await.map_err(|_| Rejection::RequestTimeout)?.map_err(|unread| match unread {
+            Unread::TooLarge => Rejection::RequestTooLarge(limit),
+            Unread::TooSlow => Rejection::RequestTimeout,
+            Unread::NoRoom => Rejection::MemoryExhausted,
+            Unread::Failed => Rejection::RequestUnreadable,
+        })?;
     let intent = intent(options, &parts, &body);
     Ok(Asked { key, intent, parts, body: ReadAhead::whole_with(body, trailers) })
 }
