@@ -96,15 +96,12 @@ fn unquote(quoted: &[u8]) -> Result<String, KeyFault> {
 
 fn check_bare(bare: &[u8]) -> Result<&str, KeyFault> {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b',' | b';');
-    // Counting looks at several bytes at a time, and almost every key is plain.
-    if bare.iter().filter(|byte| is_plain(byte)).count() == bare.len() {
-        return std::str::from_utf8(bare).map_err(|_| KeyFault::NotText);
-    }
     match bare.iter().find(|byte| !is_plain(byte)) {
+        None => std::str::from_utf8(bare).map_err(|_| KeyFault::NotText),
         Some(b'"' | b'\\') => Err(KeyFault::Quote),
         Some(b',') => Err(KeyFault::List),
         Some(b';') => Err(KeyFault::Parameters),
-        _ => Err(KeyFault::NotText),
+        Some(_) => Err(KeyFault::NotText),
     }
 }
 
