@@ -12,9 +12,15 @@ use tokio::sync::oneshot;
 
 use super::drive::AttemptTask;
 use super::error::{Failure, RunError};
+#[cfg(doc)]
+use super::policy::Policy;
 use super::settings::Engine;
+#[cfg(doc)]
+use crate::words::intent::Intent;
 use crate::words::intent::IntoIntent;
 use crate::words::key::IntoKey;
+#[cfg(doc)]
+use crate::words::key::Key;
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 

@@ -11,6 +11,8 @@ use super::admission::{Admission, Ceiling};
 use super::claim::reconcile::Reconcile;
 use super::claim::voids::Voids;
 use super::claim::wait::Waiters;
+#[cfg(doc)]
+use super::error::RunError;
 use super::health::{Health, StoreHealth};
 use super::policy::{Policy, PolicyError};
 use super::run::schedule::LiveAttempts;

@@ -17,6 +17,8 @@ use tower_layer::Layer;
 use self::options::Options;
 use super::service::Idempotency;
 use crate::engine::Once;
+#[cfg(doc)]
+use crate::engine::policy::Policy;
 use crate::error::Error;
 use crate::http::request::scope::By;
 use crate::store::Store;
