@@ -17,7 +17,7 @@ use axum::routing::post;
 use clap::Args;
 #[cfg(semel_faults)]
 use semel::fault::reach;
-use semel::http::{Anonymous, IdempotencyLayer, Verdict};
+use semel::http::{Anonymous, IdempotencyLayer, Settle};
 use semel::store::RedisOptions;
 use semel::{Lease, Once, Outcome, Policy, PostgresStore, RedisStore, SqliteStore, Store, Tiered};
 use tokio::net::TcpListener;
@@ -237,6 +237,6 @@ fn outcome(receipt: &Receipt) -> Result<Outcome> {
 /// The answer that nothing happened, for the layer and for a gateway.
 fn turned_away() -> Response {
     let headers =
-        [(RETRY_AFTER, "0"), (axum::http::HeaderName::from_static("idempotency-verdict"), "release")];
-    (StatusCode::SERVICE_UNAVAILABLE, headers, Verdict::Release, "come again").into_response()
+        [(RETRY_AFTER, "0"), (axum::http::HeaderName::from_static("idempotency-settle"), "release")];
+    (StatusCode::SERVICE_UNAVAILABLE, headers, Settle::Release, "come again").into_response()
 }

@@ -16,7 +16,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use semel::http::{IdempotencyLayer, RequestFingerprint, Verdict};
+use semel::http::{IdempotencyLayer, RequestFingerprint, Settle};
 use semel::{Lease, MemoryStore, Policy};
 use tokio::net::TcpListener;
 
@@ -84,6 +84,6 @@ async fn charge(lease: Lease, Extension(user): Extension<User>, cents: String) -
 async fn report(lease: Lease) -> Response {
     tokio::select! {
         report = async { "all is well\n" } => report.into_response(),
-        () = lease.lost() => (StatusCode::SERVICE_UNAVAILABLE, Verdict::Release, "another attempt is at it\n").into_response(),
+        () = lease.lost() => (StatusCode::SERVICE_UNAVAILABLE, Settle::Release, "another attempt is at it\n").into_response(),
     }
 }

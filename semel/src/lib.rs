@@ -44,7 +44,7 @@
 //! | `semel_claims_total` | `store`, `answer` | claims: granted, done, running, held, mismatch, late, unavailable, refused by a limit |
 //! | `semel_claim_seconds` | `store` | from the question to its answer, with all tries |
 //! | `semel_work_seconds` | `store` | how long the work of an attempt took |
-//! | `semel_settlements_total` | `store`, `answer` | ends of attempts: recorded, released, abandoned, held, superseded, pending, refused |
+//! | `semel_settlements_total` | `store`, `answer` | attempts by how they were settled: completed, released, abandoned, held, superseded, pending, refused |
 //! | `semel_settle_seconds` | `store` | from the end of the work to the answer of the store |
 //! | `semel_leases_lost_total` | `store` | leases that could no longer be counted upon while their work ran |
 //! | `semel_hot_questions_total` | `store`, `answer` | what a hot store said to claims: hit, miss, failed, or aside if it was not asked |

@@ -12,9 +12,9 @@ static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, 
 /// The possible answers to a claim.
 const CLAIMS: [&str; 8] =
     ["granted", "done", "running", "held", "mismatch", "late", "unavailable", "refused"];
-/// The possible ends of an attempt.
+/// The possible results of settling an attempt.
 const SETTLEMENTS: [&str; 7] =
-    ["recorded", "released", "abandoned", "held", "superseded", "pending", "refused"];
+    ["completed", "released", "abandoned", "held", "superseded", "pending", "refused"];
 
 /// The metrics of one engine. Their keys are built once, because building a key costs more than
 /// counting.
@@ -65,7 +65,7 @@ impl Meter {
         time(&self.claim_seconds, took);
     }
 
-    /// Counts the end of an attempt by its answer, and records the duration of the write.
+    /// Counts a settlement by its result, and records the duration of the write.
     pub(crate) fn settlement(&self, answer: &'static str, took: Duration) {
         self.settlements.count(answer);
         time(&self.settle_seconds, took);

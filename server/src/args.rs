@@ -34,7 +34,7 @@ pub(crate) enum Command {
     /// Requests with a key run once: the gateway claims the key, sends the request to the upstream,
     /// records its response, and answers every repeat from the record. Requests without a key pass
     /// through. The upstream gets the headers Semel-Key, Semel-Token, Semel-Fence and
-    /// Semel-Attempt, and may answer with Idempotency-Verdict: record, release or abandon.
+    /// Semel-Attempt, and may answer with Idempotency-Settle: complete, release or abandon.
     ///
     /// SIGHUP reloads the file of --config; SIGTERM lets requests in progress end, and then stops
     /// the gateway.

@@ -62,10 +62,10 @@ impl Readiness {
         }
         in_time(self.store.probe()).await?;
         let health = self.layer.store_health();
-        if health.failed_ends >= FAILURES {
+        if health.failed_settlements >= FAILURES {
             // These writes are repeated until they succeed, so the failure ends by itself. A probe
             // would prove less.
-            let failed = health.failed_ends;
+            let failed = health.failed_settlements;
             return Err(format!(
                 "the store takes no writes: the ends of {failed} attempts are not recorded yet"
             ));

@@ -10,13 +10,13 @@ use semel::store::{AnyStore, MemoryCache, PostgresOptions, RedisOptions, SqliteO
 use semel::{AfterCrash, Key, Policy, Store, StoreError, Tiered};
 
 use crate::cache::LateRedis;
-use crate::config::{Place, Size};
+use crate::config::{Size, StoreSettings};
 use crate::exit::Exit;
 
 /// The store unless one is configured.
 const DEFAULT: &str = "sqlite:semel.db";
 
-impl Place {
+impl StoreSettings {
     /// Refuses URLs of no known store or cache, without opening either.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Opened {
     ///
     /// # Errors
     /// If a URL is not that of a store, or either cannot be reached.
-    pub(crate) async fn open(place: &Place) -> Result<Self> {
+    pub(crate) async fn open(place: &StoreSettings) -> Result<Self> {
         Self::open_with(place, Cache::Needed).await
     }
 
@@ -100,11 +100,11 @@ impl Opened {
     ///
     /// # Errors
     /// If a URL is not that of a store, or the store cannot be reached.
-    pub(crate) async fn open_before_cache(place: &Place) -> Result<Self> {
+    pub(crate) async fn open_before_cache(place: &StoreSettings) -> Result<Self> {
         Self::open_with(place, Cache::MayCome).await
     }
 
-    async fn open_with(place: &Place, cache: Cache) -> Result<Self> {
+    async fn open_with(place: &StoreSettings, cache: Cache) -> Result<Self> {
         let url = place.store_url();
         let opened = async { place.parsed()?.open().await };
         let kind = opened.await.with_context(|| unopened(url))?;
@@ -175,7 +175,7 @@ impl Opened {
     ///
     /// # Errors
     /// If a URL is not that of a store.
-    pub(crate) fn script(place: &Place) -> Result<Option<String>> {
+    pub(crate) fn script(place: &StoreSettings) -> Result<Option<String>> {
         let url = place.store_url();
         Ok(match place.parsed().with_context(|| unopened(url))? {
             StoreUrl::Sqlite(file) => Some(SqliteOptions::new(file).print_migrations()),
@@ -207,7 +207,7 @@ impl Opened {
     /// Leaves no byte of removed records in the files of a SQLite store.
     ///
     /// # Errors
-    /// The error of the store; another store refuses ([`Place::check_erasable`]).
+    /// The error of the store; another store refuses ([`StoreSettings::check_erasable`]).
     pub(crate) async fn erase_pruned(&self) -> Result<(), StoreError> {
         match &self.kind {
             AnyStore::Sqlite(store) => store.erase_pruned().await,

@@ -15,12 +15,12 @@ use tokio::time::Instant;
 #[non_exhaustive]
 pub struct StoreHealth {
     /// The number of claims that have failed since the last successful write, plus
-    /// [`failed_ends`](Self::failed_ends).
+    /// [`failed_settlements`](Self::failed_settlements).
     pub failed_writes: u32,
-    /// The number of ends of attempts that have failed since an end last succeeded; 0 when no end
+    /// The number of settlements of attempts that have failed since one last succeeded; 0 when none
     /// is left to be retried. They are counted apart from claims, because a store without room for
     /// an outcome may have room for a claim.
-    pub failed_ends: u32,
+    pub failed_settlements: u32,
     /// The time since the last successful write, or since the creation of the engine.
     pub since_write: Duration,
 }
@@ -29,27 +29,27 @@ pub struct StoreHealth {
 pub(super) struct Health {
     began: Instant,
     failed_claims: AtomicU32,
-    ends: Arc<Ends>,
+    settlements: Arc<Settlements>,
     /// The moment of the last successful write, in milliseconds since `began`.
     written_ms: AtomicU64,
 }
 
-/// The ends of attempts that were not written.
+/// The settlements that were not written.
 #[derive(Default)]
-struct Ends {
-    /// The failures since an end last succeeded.
+struct Settlements {
+    /// The failures since a settlement last succeeded.
     failed: AtomicU32,
-    /// The ends that are being retried in the background.
+    /// The settlements that are being retried in the background.
     retried: AtomicU32,
 }
 
-/// A guard that counts the end of an attempt as being retried until it is dropped.
-pub(super) struct RetriedEnd(Arc<Ends>);
+/// A guard that counts a settlement as being retried until it is dropped.
+pub(super) struct RetriedSettlement(Arc<Settlements>);
 
-impl Drop for RetriedEnd {
+impl Drop for RetriedSettlement {
     fn drop(&mut self) {
         if self.0.retried.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Every end has been written, or refused for good: no retry is left whose success could
+            // Every settlement has been written, or refused for good: no retry is left whose success could
             // reset the count.
             clear(&self.0.failed);
         }
@@ -61,7 +61,7 @@ impl Default for Health {
         Self {
             began: Instant::now(),
             failed_claims: AtomicU32::new(0),
-            ends: Arc::default(),
+            settlements: Arc::default(),
             written_ms: AtomicU64::new(0),
         }
     }
@@ -85,10 +85,10 @@ impl Health {
         clear(&self.failed_claims);
     }
 
-    /// Records that the end of an attempt was written.
-    pub(super) fn ended(&self) {
+    /// Records that a settlement was written.
+    pub(super) fn settled(&self) {
         self.claimed();
-        clear(&self.ends.failed);
+        clear(&self.settlements.failed);
     }
 
     /// Records that a claim was given up.
@@ -96,22 +96,22 @@ impl Health {
         self.failed_claims.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that the end of an attempt was not written at once.
-    pub(super) fn end_failed(&self) {
-        self.ends.failed.fetch_add(1, Ordering::Relaxed);
+    /// Records that a settlement was not written at once.
+    pub(super) fn settlement_failed(&self) {
+        self.settlements.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn retried_end(&self) -> RetriedEnd {
-        self.ends.retried.fetch_add(1, Ordering::Relaxed);
-        RetriedEnd(Arc::clone(&self.ends))
+    pub(super) fn retried_settlement(&self) -> RetriedSettlement {
+        self.settlements.retried.fetch_add(1, Ordering::Relaxed);
+        RetriedSettlement(Arc::clone(&self.settlements))
     }
 
     pub(super) fn now(&self) -> StoreHealth {
         let written = Duration::from_millis(self.written_ms.load(Ordering::Relaxed));
-        let failed_ends = self.ends.failed.load(Ordering::Relaxed);
+        let failed_settlements = self.settlements.failed.load(Ordering::Relaxed);
         StoreHealth {
-            failed_writes: self.failed_claims.load(Ordering::Relaxed).saturating_add(failed_ends),
-            failed_ends,
+            failed_writes: self.failed_claims.load(Ordering::Relaxed).saturating_add(failed_settlements),
+            failed_settlements,
             since_write: self.began.elapsed().saturating_sub(written),
         }
     }

@@ -4,18 +4,17 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::timer::within;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause of a retry for which a caller waits.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause when the end of an attempt is retried in the background. It is short because
-/// the key stays running until the end is written, even if the store is up again.
+/// The longest pause when a settlement is retried in the background. It is short because the key
+/// stays running until the settlement is written, even if the store is up again.
 pub(super) const LONGEST_SETTLING_PAUSE: Duration = Duration::from_secs(1);
 
 /// The timeout of one call of the store. Stores have timeouts of their own; this one is for a store
@@ -105,9 +104,7 @@ fn spread_percent(key: &Key) -> u32 {
 }
 
 /// Waits for the answer to one call of the store, for [`CALL_LIMIT`] at most.
-pub(super) async fn call<T>(
-    question: impl Future<Output = Result<T, StoreError>> + Unpin,
-) -> Result<T, StoreError> {
-    let unanswered = || Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}")));
-    within(CALL_LIMIT, question).await.unwrap_or_else(unanswered)
+pub(super) async fn call<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let unanswered = |_| Err(StoreError::unknown(format!("no answer within {CALL_LIMIT:?}")));
+    timeout(CALL_LIMIT, question).await.unwrap_or_else(unanswered)
 }

@@ -32,6 +32,10 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// The patience unless set.
+    pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(2);
+    /// The largest body that is recorded, unless set.
+    pub const DEFAULT_MAX_BODY_BYTES: usize = 1 << 20;
     /// The longest patience that can be set.
     pub const MAX_PATIENCE: Duration = Duration::from_secs(60);
     /// The longest wait of a repeat for the running attempt that can be set.
@@ -44,9 +48,9 @@ impl Policy {
             lease: Terms::DEFAULT.lease(),
             retention: Terms::DEFAULT.retention(),
             after_crash: AfterCrash::Hold,
-            patience: Duration::from_secs(2),
+            patience: Self::DEFAULT_PATIENCE,
             wait: Duration::ZERO,
-            max_body_bytes: 1 << 20,
+            max_body_bytes: Self::DEFAULT_MAX_BODY_BYTES,
         }
     }
 

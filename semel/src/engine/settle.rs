@@ -1,4 +1,5 @@
-//! The end of an attempt: complete, release, abandon or hold, and the answer to the caller.
+//! The step *settle*: an attempt completes, releases, abandons or holds its key, and its caller gets
+//! the answer.
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -7,7 +8,9 @@ use super::admission::Unsettled;
 use super::claim::Copies;
 use super::error::{Failure, FailureKind, RunError};
 use super::patience::{LONGEST_SETTLING_PAUSE, Patience, call};
-use super::renew::Renewal;
+use super::run::schedule::Renewal;
+use super::run::{Attempt, Worked};
+use super::settlement::Settlement;
 use super::{Once, Ran};
 use crate::fault;
 use crate::protocol::answer::Ack;
@@ -18,105 +21,94 @@ use crate::words::outcome::Outcome;
 use crate::words::record::RecordState;
 use crate::words::terms::AfterCrash;
 
-/// The write to the record that ends an attempt, chosen by the result of its work.
-enum Ending {
-    Complete(Outcome),
-    Release,
-    Abandon(String),
-    Hold(String),
-}
-
-impl Ending {
-    fn of(result: &Result<Outcome, Failure>, max_body_bytes: usize) -> Self {
-        match result {
-            Ok(outcome) if outcome.body().is_some_and(|body| body.len() > max_body_bytes) => {
-                Self::Complete(outcome.clone().without_body())
-            }
-            Ok(outcome) => Self::Complete(outcome.clone()),
-            Err(failure) => match failure.kind() {
-                FailureKind::NothingHappened => Self::Release,
-                FailureKind::Unknown => Self::Abandon(failure.to_string()),
-                FailureKind::CompletionMissing => Self::Hold(failure.to_string()),
-            },
-        }
+/// Settles the key by the result of the work. Returns the recorded outcome: this attempt's, or
+/// that of the attempt that has the key instead.
+pub(super) async fn settle(
+    once: &Once,
+    attempt: &mut Attempt,
+    intent: &Intent,
+    Worked { result, held }: Worked,
+) -> Result<Ran<Outcome>, RunError> {
+    if result.is_ok() && once.engine.policy.after_crash() == AfterCrash::Transactional {
+        return Box::pin(once.settle_by_work(attempt, intent)).await;
     }
-
-    /// The failpoint before the write.
-    fn point(&self) -> &'static str {
-        match self {
-            Self::Complete(_) => "before_complete",
-            Self::Release => "before_release",
-            Self::Abandon(_) | Self::Hold(_) => "before_abandon",
-        }
-    }
-
-    /// Returns `true` if the record keeps this attempt's token without a lease: after an abandon or
-    /// a hold that stands. A void of the token would release the key.
-    fn holds_key(&self, ack: Ack) -> bool {
-        matches!(self, Self::Abandon(_) | Self::Hold(_)) && ack.stands()
-    }
-
-    /// Returns `true` if an operator has to settle the key after an end that stands. An abandoned
-    /// key is held only under `hold`; under other policies it is lost, and the next attempt takes
-    /// it over.
-    fn leaves_held(&self, ack: Ack, after_crash: AfterCrash) -> bool {
-        self.holds_key(ack) && (after_crash == AfterCrash::Hold || matches!(self, Self::Hold(_)))
-    }
-
-    /// The result of the write as one word, for metrics.
-    fn word(&self, written: &Result<Ack, StoreError>) -> &'static str {
-        match (written, self) {
-            (Ok(ack), _) if !ack.stands() => "superseded",
-            (Ok(_), Self::Complete(_)) => "recorded",
-            (Ok(_), Self::Release) => "released",
-            (Ok(_), Self::Abandon(_)) => "abandoned",
-            (Ok(_), Self::Hold(_)) => "held",
-            (Err(error), _) if error.is_transient() => "pending",
-            (Err(_), _) => "refused",
-        }
-    }
+    once.settle_result(attempt, intent, result, held).await
 }
 
 impl Once {
-    /// Writes the end of an attempt. Returns the recorded outcome: this attempt's, or that of the
-    /// attempt that has the key instead.
-    pub(super) async fn settle(
+    /// Settles the key with the outcome of a lost attempt that a reconcile hook has reported.
+    pub(super) async fn settle_reported(
         &self,
-        lease: &Lease,
+        mut attempt: Attempt,
         intent: &Intent,
-        copies: &Copies,
-        renewal: &mut Option<Renewal>,
+        outcome: Outcome,
+    ) -> Result<Ran<Outcome>, RunError> {
+        let recorded = self.settle_result(&mut attempt, intent, Ok(outcome), None).await?;
+        Ok(Ran { replayed: true, ..recorded })
+    }
+
+    /// Settles work that succeeded, and had to complete the key in its own transaction. If there is
+    /// no outcome, the effect may have been committed without it, and the next attempt would repeat
+    /// the effect: the key is held instead. A transaction that is still open locks the record, so
+    /// the hold waits for its end.
+    async fn settle_by_work(&self, attempt: &mut Attempt, intent: &Intent) -> Result<Ran<Outcome>, RunError> {
+        let asked = Instant::now();
+        let missing = Failure::completion_missing;
+        let Attempt { lease, copies, renewal, .. } = &mut *attempt;
+        match self.recorded(lease, intent).await {
+            Ok(Some(ran)) => {
+                let word = if ran.replayed { "superseded" } else { "completed" };
+                self.engine.meter.settlement(word, asked.elapsed());
+                self.settled(lease, false);
+                self.void_later(lease.key(), copies);
+                Ok(ran)
+            }
+            Err(error) if error.is_transient() => {
+                self.engine.meter.settlement("pending", asked.elapsed());
+                let hold = Settlement::Hold(missing().to_string());
+                self.settle_later(lease, copies, renewal.take(), hold, None, None);
+                Err(RunError::OutcomePending(error))
+            }
+            Ok(None) | Err(_) => self.settle_result(attempt, intent, Err(missing()), None).await,
+        }
+    }
+
+    /// Writes the settlement for a result, and makes the answer to the caller of it.
+    async fn settle_result(
+        &self,
+        Attempt { lease, copies, renewal, .. }: &mut Attempt,
+        intent: &Intent,
         result: Result<Outcome, Failure>,
         held: Option<Bytes>,
     ) -> Result<Ran<Outcome>, RunError> {
-        let ending = Ending::of(&result, self.engine.policy.max_body_bytes());
-        if !matches!(ending, Ending::Complete(_))
+        let settlement = Settlement::of(&result, self.engine.policy.max_body_bytes());
+        if !matches!(settlement, Settlement::Complete(_))
             && let Some(renewal) = renewal.take()
         {
             Box::pin(renewal.stop()).await;
         }
         let asked = Instant::now();
         let mut patience = Patience::since(asked, self.engine.policy.patience(), lease.key());
-        let mut unsettled_yet = None;
-        let written = self.write(lease, &ending, &mut patience, &mut unsettled_yet).await;
-        self.engine.meter.settlement(ending.word(&written), asked.elapsed());
+        let mut unsettled = None;
+        let written = self.write(lease, &settlement, &mut patience, &mut unsettled).await;
+        self.engine.meter.settlement(settlement.word(&written), asked.elapsed());
         let ack = match written {
             Ok(ack) => ack,
             Err(error) if error.is_transient() => {
-                self.engine.health.end_failed();
-                self.settle_later(lease, copies, renewal.take(), ending, unsettled_yet, held);
-                return Err(unsettled(result, RunError::OutcomePending(error)));
+                self.engine.health.settlement_failed();
+                self.settle_later(lease, copies, renewal.take(), settlement, unsettled, held);
+                return Err(error_of(result, RunError::OutcomePending(error)));
             }
             Err(error) => {
                 if let Some(renewal) = renewal.take() {
                     Box::pin(renewal.stop()).await;
                 }
-                let reason = Ending::Abandon(format!("the outcome was refused: {error}"));
-                self.settle_later(lease, copies, None, reason, unsettled_yet, None);
-                return Err(unsettled(result, RunError::Unrecorded(error)));
+                let abandon = Settlement::Abandon(format!("the outcome was refused: {error}"));
+                self.settle_later(lease, copies, None, abandon, unsettled, None);
+                return Err(error_of(result, RunError::Unrecorded(error)));
             }
         };
-        self.settled(lease, copies, &ending, ack);
+        self.written(lease, copies, &settlement, ack);
         match result {
             Ok(outcome) if ack.stands() => Ok(Ran { value: outcome, replayed: false }),
             Err(failure) if ack.stands() => Err(failure.into()),
@@ -141,15 +133,15 @@ impl Once {
         lease: &Lease,
         copies: &Copies,
         renewal: Option<Renewal>,
-        ending: Ending,
+        settlement: Settlement,
         unsettled: Option<Unsettled>,
         held: Option<Bytes>,
     ) {
         let (once, lease, copies) = (self.clone(), lease.clone(), *copies);
         let unsettled = unsettled.unwrap_or_else(|| self.engine.admission.unsettled());
-        let tried = self.engine.health.retried_end();
+        let retried = self.engine.health.retried_settlement();
         self.engine.tasks.spawn(async move {
-            let _until_settled = (renewal, tried, held);
+            let _until_settled = (renewal, retried, held);
             let mut unsettled = Some(unsettled);
             let mut patience = Patience::until_shutdown(
                 &once.engine.shutdown,
@@ -157,31 +149,32 @@ impl Once {
                 LONGEST_SETTLING_PAUSE,
                 lease.key(),
             );
-            match once.write(&lease, &ending, &mut patience, &mut unsettled).await {
-                Ok(ack) => once.settled(&lease, &copies, &ending, ack),
+            match once.write(&lease, &settlement, &mut patience, &mut unsettled).await {
+                Ok(ack) => once.written(&lease, &copies, &settlement, ack),
                 Err(error) => {
-                    let is_lost = once.engine.policy.after_crash() != AfterCrash::Hold;
-                    once.engine.admission.ended(lease.key(), is_lost);
+                    let is_held = once.engine.policy.after_crash() == AfterCrash::Hold;
+                    once.engine.admission.settled(lease.key(), is_held);
                     tracing::error!(%error, key = ?lease.key(), "an attempt could not be settled; its key is held, or lost under another policy than `hold`");
                 }
             }
         });
     }
 
+    /// Sends the settlement until the store answers, or the patience is over.
     async fn write(
         &self,
         lease: &Lease,
-        ending: &Ending,
+        settlement: &Settlement,
         patience: &mut Patience<'_>,
         unsettled: &mut Option<Unsettled>,
     ) -> Result<Ack, StoreError> {
-        fault::reach(ending.point());
+        fault::reach(settlement.point());
         loop {
-            let question = match ending {
-                Ending::Complete(outcome) => self.engine.store.complete(lease, outcome),
-                Ending::Release => self.engine.store.release(lease),
-                Ending::Abandon(reason) => self.engine.store.abandon(lease, reason),
-                Ending::Hold(reason) => self.engine.store.hold(lease, reason),
+            let question = match settlement {
+                Settlement::Complete(outcome) => self.engine.store.complete(lease, outcome),
+                Settlement::Release => self.engine.store.release(lease),
+                Settlement::Abandon(reason) => self.engine.store.abandon(lease, reason),
+                Settlement::Hold(reason) => self.engine.store.hold(lease, reason),
             };
             match call(question).await {
                 Ok(ack) => {
@@ -198,55 +191,25 @@ impl Once {
         }
     }
 
-    /// Wakes the waiters after the end was written, and voids unanswered copies of the claim. The
-    /// copies of a key that stays held are not voided, because a void would release it.
-    fn settled(&self, lease: &Lease, copies: &Copies, ending: &Ending, ack: Ack) {
-        self.ended(lease, !ending.leaves_held(ack, self.engine.policy.after_crash()));
-        if !ending.holds_key(ack) {
+    /// Notes a settlement that the store has answered, and voids unanswered copies of the claim.
+    /// The copies of a key that stays held are not voided, because a void would release it.
+    fn written(&self, lease: &Lease, copies: &Copies, settlement: &Settlement, ack: Ack) {
+        self.settled(lease, settlement.leaves_held(ack, self.engine.policy.after_crash()));
+        if !settlement.holds_key(ack) {
             self.void_later(lease.key(), copies);
         }
     }
 
-    fn ended(&self, lease: &Lease, is_settled: bool) {
-        self.engine.health.ended();
-        self.engine.admission.ended(lease.key(), is_settled);
+    /// Notes that the attempt is settled, and wakes the waiters of its key.
+    fn settled(&self, lease: &Lease, is_held: bool) {
+        self.engine.health.settled();
+        self.engine.admission.settled(lease.key(), is_held);
         self.engine.waiters.wake(lease.key());
     }
 
     /// Releases, in the background, a key whose work was not started.
     pub(super) fn release_later(&self, lease: &Lease, copies: &Copies) {
-        self.settle_later(lease, copies, None, Ending::Release, None, None);
-    }
-
-    /// Settles work that succeeded, and had to record its outcome in its own transaction. If there
-    /// is no outcome, the effect may have been committed without it, and the next attempt would
-    /// repeat the effect: the key is held instead. A transaction that is still open locks the
-    /// record, so the hold waits for its end.
-    pub(super) async fn settle_recorded(
-        &self,
-        lease: &Lease,
-        intent: &Intent,
-        copies: &Copies,
-        renewal: &mut Option<Renewal>,
-    ) -> Result<Ran<Outcome>, RunError> {
-        let asked = Instant::now();
-        let missing = Failure::completion_missing;
-        match self.recorded(lease, intent).await {
-            Ok(Some(ran)) => {
-                let word = if ran.replayed { "superseded" } else { "recorded" };
-                self.engine.meter.settlement(word, asked.elapsed());
-                self.ended(lease, true);
-                self.void_later(lease.key(), copies);
-                Ok(ran)
-            }
-            Err(error) if error.is_transient() => {
-                self.engine.meter.settlement("pending", asked.elapsed());
-                let ending = Ending::Hold(missing().to_string());
-                self.settle_later(lease, copies, renewal.take(), ending, None, None);
-                Err(RunError::OutcomePending(error))
-            }
-            Ok(None) | Err(_) => self.settle(lease, intent, copies, renewal, Err(missing()), None).await,
-        }
+        self.settle_later(lease, copies, None, Settlement::Release, None, None);
     }
 
     /// The outcome to return after the lease was lost: the recorded one, if it has this intent. The
@@ -281,12 +244,12 @@ impl Once {
     }
 }
 
-/// The error for an end that could not be written: the failure of the work, if there is one, else
+/// The error for a settlement that was not written: the failure of the work, if there is one, else
 /// that the outcome is not recorded.
 ///
 /// A missing completion is not reported yet: until its hold is answered, the work may still have
 /// recorded its outcome.
-fn unsettled(result: Result<Outcome, Failure>, unrecorded: RunError) -> RunError {
+fn error_of(result: Result<Outcome, Failure>, unrecorded: RunError) -> RunError {
     match result {
         Err(failure) if failure.kind() != FailureKind::CompletionMissing => failure.into(),
         _ => unrecorded,

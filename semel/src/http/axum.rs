@@ -7,9 +7,10 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, IntoResponseParts, ResponseParts};
 use bytes::Bytes;
 
-use crate::http::reply::rejection::{Rejection, Renderer};
+use crate::http::reply::rejection::Rejection;
+use crate::http::reply::renderer::Renderer;
 use crate::http::request::read::Unkeyed;
-use crate::http::response::verdict::Verdict;
+use crate::http::response::settle::Settle;
 use crate::words::lease::Lease;
 use crate::words::outcome::Outcome;
 
@@ -40,7 +41,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Lease {
     }
 }
 
-impl IntoResponseParts for Verdict {
+impl IntoResponseParts for Settle {
     type Error = std::convert::Infallible;
 
     fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Self::Error> {

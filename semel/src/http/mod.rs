@@ -30,7 +30,7 @@
 //! use std::time::Duration;
 //!
 //! use axum::{Router, http::StatusCode, response::IntoResponse, routing::post};
-//! use semel::http::{IdempotencyLayer, RequestFingerprint, Verdict};
+//! use semel::http::{IdempotencyLayer, RequestFingerprint, Settle};
 //! use semel::{Lease, MemoryStore, Policy};
 //!
 //! #[derive(Clone)]
@@ -41,7 +41,7 @@
 //!         // The bank is told the fence, so that it can refuse a lower one.
 //!         Ok(cents) => format!("charged {cents} with fence {}", lease.fence()).into_response(),
 //!         // Nothing happened: the same key may be used for a better try.
-//!         Err(_) => (StatusCode::BAD_REQUEST, Verdict::Release, "not a number").into_response(),
+//!         Err(_) => (StatusCode::BAD_REQUEST, Settle::Release, "not a number").into_response(),
 //!     }
 //! }
 //!
@@ -83,8 +83,8 @@
 //!    is recorded. Its lease, in the extensions, is renewed on a task of its own. A panic abandons
 //!    the key. It runs while the future of its request is polled, or after that was dropped:
 //!    servers do one or the other, and code that calls the service by hand should.
-//! 7. **The verdict** on a response is the handler's [`Verdict`], or follows from the policy and
-//!    the status.
+//! 7. **Settling**: a response completes, releases or abandons its key. The handler says which by
+//!    [`Settle`]; otherwise the policy and the status decide.
 //! 8. **Recorded, then answered.** No caller gets an outcome that is not recorded. The first caller
 //!    gets the handler's own response, untouched; if the attempt was taken over in the meantime, it
 //!    gets the response of the winner.
@@ -189,6 +189,10 @@ mod service;
 #[cfg(feature = "axum")]
 mod axum;
 
+pub use crate::http::layer::IdempotencyLayer;
+pub use crate::http::layer::options::IDEMPOTENCY_KEY;
+pub use crate::http::reply::outcome::{IDEMPOTENCY_REPLAY, IDEMPOTENCY_REPLAYED};
+pub use crate::http::reply::problem::ProblemType;
 pub use crate::http::reply::rejection::Rejection;
 pub use crate::http::request::body::ReadAhead;
 pub use crate::http::request::credentials::Credential;
@@ -197,7 +201,6 @@ pub use crate::http::request::key::{KeyFault, parse as parse_key};
 pub use crate::http::request::memory::Memory;
 pub use crate::http::request::others::{PROXY_HEADERS, is_of_proxy, suggests_others};
 pub use crate::http::request::scope::Anonymous;
-pub use crate::http::response::headers::{HeaderRefused, may_record};
-pub use crate::http::response::verdict::Verdict;
-pub use layer::IdempotencyLayer;
-pub use service::Idempotency;
+pub use crate::http::response::headers::{HOP_BY_HOP, HeaderRefused, may_record};
+pub use crate::http::response::settle::Settle;
+pub use crate::http::service::Idempotency;

@@ -11,18 +11,21 @@ use futures_util::future::BoxFuture;
 use http_body::Body;
 use tokio::sync::oneshot;
 use tower_service::Service;
-use tracing::{Instrument, Span, field};
+use tracing::{Instrument, field};
 
 use super::layer::IdempotencyLayer;
+use crate::engine::{Ran, RunError, Work, Worked};
 use crate::fault;
-use crate::http::reply::rejection::Rejection;
-use crate::http::reply::{Answer, answer, render};
-use crate::http::request::body::{GATHER_KNOWN, ReadAhead};
+use crate::http::reply::answer::{refuse_early, reply};
+use crate::http::request::body::ReadAhead;
 use crate::http::request::memory::Memory;
-use crate::http::request::read::{Asked, Named, key_of, known, read, unkeyed};
+use crate::http::request::read::{Asked, Named, key_of, read, unkeyed};
 use crate::http::response::run::run;
-use crate::observe;
+use crate::http::response::settle::settle;
+use crate::words::intent::Intent;
+use crate::words::key::Key;
 use crate::words::lease::Lease;
+use crate::words::outcome::Outcome;
 
 /// A service whose requests are safe to retry.
 ///
@@ -88,6 +91,10 @@ where
     }
 }
 
+/// The steps of a request with a key: read, claim, run, settle, reply.
+///
+/// The engine claims the key. Only if that is granted, it runs the handler and settles the key: the
+/// closure is the work that it is given.
 async fn serve<S, Q, R>(
     layer: IdempotencyLayer,
     inner: S,
@@ -104,63 +111,34 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    let key = match known(&layer, named, &parts).await {
-        Ok(key) => key,
-        Err(rejection) => return Ok(refuse_early(&layer, rejection)),
-    };
-    let Asked { intent, parts, body } = match read(&layer.options, parts, body).await {
+    let Asked { key, intent, parts, body } = match read(&layer, named, parts, body).await {
         Ok(asked) => asked,
         Err(rejection) => return Ok(refuse_early(&layer, rejection)),
     };
     let span =
         tracing::info_span!("idempotency", ?key, operation = intent.operation(), answer = field::Empty);
     let (tell, mut told) = oneshot::channel();
-    let work = run(Arc::clone(&layer.options), layer.once.clone(), inner, parts, body, tell, &span);
-    let let_go = layer.options.memory.as_ref().map(Memory::let_go);
-    let ran = layer.once.run_here(&key, &intent, work, let_go).instrument(span.clone()).await;
+    let (options, once, within) = (Arc::clone(&layer.options), layer.once.clone(), span.clone());
+    let work = Box::new(move |lease| -> BoxFuture<'static, Worked> {
+        let work = async move {
+            let result = run(inner, parts, body, lease).await;
+            settle(&options, once.policy(), result, tell).await
+        };
+        Box::pin(work.instrument(within))
+    });
+    let ran = claim(&layer, &key, &intent, work).instrument(span.clone()).await;
     fault::reach("before_reply");
-    match span.in_scope(|| answer(ran, told.try_recv().ok(), layer.once.policy())) {
-        Answer::Own(own) => {
-            note(&span, "first");
-            own
-        }
-        Answer::Recorded { outcome, replayed, own } => {
-            let mut response = render(&outcome, replayed);
-            if let Some(memory) = &layer.options.memory {
-                let body = std::mem::take(response.body_mut());
-                let longest = layer.options.whole_within.unwrap_or(GATHER_KNOWN);
-                // A handler that records its outcome itself answers with the same body, which has
-                // its charge already.
-                let charged = match own.filter(|own| *own == body) {
-                    Some(own) => Ok(own),
-                    None => memory.recorded(&key, body, replayed, longest).await,
-                };
-                match charged {
-                    Ok(body) => *response.body_mut() = body,
-                    Err(rejection) => return Ok(refuse(&layer, &span, rejection)),
-                }
-            }
-            note(&span, if replayed { "replayed" } else { "first" });
-            Ok(response.map(ReadAhead::whole))
-        }
-        Answer::Refused(rejection) => Ok(refuse(&layer, &span, rejection)),
-    }
+    reply(&layer, &key, ran, told.try_recv().ok(), &span).await
 }
 
-/// Before the claim there is no span of this crate, and the span of the application must not be
-/// changed.
-fn refuse_early<R: Body>(layer: &IdempotencyLayer, rejection: Rejection) -> Response<ReadAhead<R>> {
-    tracing::debug!(answer = rejection.code(), "refused a request before any claim");
-    refuse(layer, &Span::none(), rejection)
-}
-
-fn refuse<R: Body>(layer: &IdempotencyLayer, span: &Span, rejection: Rejection) -> Response<ReadAhead<R>> {
-    note(span, rejection.code());
-    layer.options.renderer.render(rejection).map(ReadAhead::whole)
-}
-
-/// Counts the answer, and records it in the span of the request.
-fn note(span: &Span, answer: &'static str) {
-    span.record("answer", answer);
-    observe::request(answer);
+/// Claims the key, and has the work run and settled if the claim is granted; otherwise returns what
+/// the key has already. A repeat no longer waits for a running attempt when memory is short.
+async fn claim(
+    layer: &IdempotencyLayer,
+    key: &Key,
+    intent: &Intent,
+    work: Work,
+) -> Result<Ran<Outcome>, RunError> {
+    let let_go = layer.options.memory.as_ref().map(Memory::let_go);
+    layer.once.run_here(key, intent, work, let_go).await
 }

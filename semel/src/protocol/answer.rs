@@ -132,7 +132,7 @@ impl Held {
 #[must_use = "a lost lease is an answer, not an error"]
 #[non_exhaustive]
 pub enum Ack {
-    /// The write was applied.
+    /// The change was made.
     Applied,
     /// An earlier copy of the same write was applied, or a renewal found the row locked.
     Repeated,
@@ -174,7 +174,7 @@ pub struct LeaseLost(pub Ack);
 #[non_exhaustive]
 pub enum Void {
     /// The token can never run again.
-    Settled,
+    Final,
     /// The claim's `not_after` is still in the future by the store's clock, so a late copy may be
     /// granted. Send the void again after this time.
     Early(Duration),

@@ -1,4 +1,9 @@
-//! A run that finishes even if its caller stops waiting.
+//! A run that goes on to its end even if its caller is dropped.
+//!
+//! Plain code would spawn a task for each run. On a runtime of one thread, that makes a repeat
+//! through the layer a tenth longer, by 4,100 instructions of 36,500, and a new key by 3,400 of
+//! 46,400 (`cargo xtask instructions`, with `tokio::spawn` in [`Carried::new`]). On several threads,
+//! each run also wakes another one, and its answer wakes the caller.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// A future that is polled by its caller for as long as the caller waits. If it is dropped before
-/// its end, it moves to a task of its own: most callers stay, and need no task.
+/// its end, it moves to a task of its own. Most callers wait to the end, and need no task.
 pub(crate) struct Carried<T: Send + 'static> {
     /// The future, taken out when it has ended or panicked.
     run: Option<BoxFuture<'static, T>>,

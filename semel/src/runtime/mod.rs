@@ -1,12 +1,10 @@
-//! Timers, wakes and futures: code that exists for speed or for cancellation, kept away from the
-//! code that decides.
+//! Wakes and futures: code that exists for speed or for cancellation, kept away from the code that
+//! decides. Each file says what plain code would cost.
 //!
 //! - [`carry`]: a future that runs with its caller, and moves to a task of its own if the caller is
 //!   dropped.
-//! - [`timer`]: a time limit that costs nothing when the future is ready at once.
 //! - `waking`: polling a connection without waking the task that is polling it.
 
 pub(crate) mod carry;
-pub(crate) mod timer;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod waking;

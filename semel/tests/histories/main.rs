@@ -67,7 +67,7 @@ struct Work {
     ledger: Ledger,
     before: Duration,
     after: Duration,
-    ending: u64,
+    roll: u64,
     transactional: bool,
 }
 
@@ -79,7 +79,7 @@ impl Work {
             ledger: ledger.clone(),
             before: dice.millis(1_500),
             after: dice.millis(1_500),
-            ending: dice.roll(100),
+            roll: dice.roll(100),
             transactional,
         }
     }
@@ -90,7 +90,7 @@ impl Work {
         self.ledger.write(self.key, Event::Started { fence });
         sleep(self.before).await;
         self.process.alive().await;
-        match self.ending {
+        match self.roll {
             0..15 => {
                 self.ledger.write(self.key, Event::Nothing);
                 return Err(Failure::nothing_happened("refused by the other side"));
@@ -111,7 +111,7 @@ impl Work {
         self.ledger.write(self.key, Event::Effect { fence });
         sleep(self.after).await;
         self.process.alive().await;
-        match self.ending {
+        match self.roll {
             20..25 if !self.transactional => {
                 self.ledger.write(self.key, Event::Unknown);
                 Err(Failure::unknown("the other side did it, but its answer was lost"))
@@ -246,7 +246,7 @@ async fn history(seed: u64, setting: Setting) -> (Ledger, Option<String>) {
     let once = engine(&last);
     for number in 0..KEYS {
         let work = Work {
-            ending: 99,
+            roll: 99,
             ..Work::new(number, &last, &ledger, &dice, after_crash == AfterCrash::Transactional)
         };
         let ran = once.run(&key(number), &intent(0), |lease| work.run(lease)).await;

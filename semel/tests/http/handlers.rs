@@ -1,4 +1,4 @@
-//! Handlers: their endings, and the events that interrupt them.
+//! Handlers: how they settle their keys, and the events that interrupt them.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use futures_util::future::join_all;
 use semel::admin::{Inspect, ListQuery};
-use semel::http::{IdempotencyLayer, ReadAhead, Verdict};
+use semel::http::{IdempotencyLayer, ReadAhead, Settle};
 use semel::store::{Phase, Record};
 use semel::{Lease, MemoryStore, Policy, Store};
 use testkit::gates::{Fault, Gate, Through};
@@ -293,7 +293,7 @@ async fn a_handler_learns_that_its_lease_is_lost() {
         lease.lost().await;
         assert!(lease.is_lost());
         counted.up();
-        (Verdict::Abandon("somebody else took over".into()), "lost")
+        (Settle::Abandon("somebody else took over".into()), "lost")
     };
     let layer = sharing(store.clone()).with_policy(policy.clone());
     let server = serving(layer, handler).await;
@@ -316,8 +316,8 @@ async fn a_handler_has_the_lease_that_the_store_granted() {
     let handler = |lease: Lease| async move {
         let (token, fence) = (lease.token(), lease.fence());
         let (attempt, takeover) = (lease.attempt(), lease.is_takeover());
-        let verdict = if takeover { Verdict::Record } else { Verdict::Abandon("try again".into()) };
-        (verdict, format!("{token} {fence} {attempt} {takeover} {}", lease.key().value()))
+        let settle = if takeover { Settle::Complete } else { Settle::Abandon("try again".into()) };
+        (settle, format!("{token} {fence} {attempt} {takeover} {}", lease.key().value()))
     };
     let layer = sharing(store.clone()).with_policy(Policy::retry());
     let server = serving(layer, handler).await;

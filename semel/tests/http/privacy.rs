@@ -10,7 +10,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use semel::http::Verdict;
+use semel::http::Settle;
 use semel::{Lease, Policy};
 use testkit::gates::{Fault, Gate, Through};
 use tracing::{Instrument, Level, field};
@@ -72,7 +72,7 @@ async fn everything() -> (Gate, Server, Stop) {
     let app = Router::new()
         .route("/charges", post(|_: String| async { "answer-secret" }))
         .route("/releases", post(|| async { (StatusCode::TOO_MANY_REQUESTS, "answer-secret") }))
-        .route("/abandons", post(|| async { (Verdict::Abandon("no answer".into()), "answer-secret") }))
+        .route("/abandons", post(|| async { (Settle::Abandon("no answer".into()), "answer-secret") }))
         .route("/panics", post(|| async { assert_eq!(1, 2, "a bug") }))
         .route(
             "/stops",
@@ -235,7 +235,7 @@ async fn every_answer_is_counted_under_its_name() {
         ("semel_claims_total store=through answer=mismatch", 1),
         ("semel_claims_total store=through answer=running", 1),
         ("semel_claims_total store=through answer=unavailable", 1),
-        ("semel_settlements_total store=through answer=recorded", 3),
+        ("semel_settlements_total store=through answer=completed", 3),
         ("semel_settlements_total store=through answer=released", 2),
         ("semel_settlements_total store=through answer=abandoned", 2),
         ("semel_settlements_total store=through answer=pending", 1),

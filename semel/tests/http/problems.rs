@@ -7,7 +7,7 @@ use axum::http::{Method, Response, StatusCode};
 use axum::routing::{any, post};
 use bytes::Bytes;
 use semel::admin::Ceiling;
-use semel::http::{IdempotencyLayer, Rejection, Verdict};
+use semel::http::{IdempotencyLayer, Rejection, Settle};
 use semel::{MemoryStore, Policy, Scope};
 use std::sync::Arc;
 use testkit::gates::{Fault, Gate, Through};
@@ -89,7 +89,7 @@ async fn a_running_key_is_409_with_retry_after_from_the_lease() {
 #[tokio::test]
 async fn a_lost_attempt_is_409_and_says_that_a_new_key_is_not_safe() {
     let handler = post(|| async {
-        (StatusCode::GATEWAY_TIMEOUT, Verdict::Abandon("the bank did not answer".into()), "")
+        (StatusCode::GATEWAY_TIMEOUT, Settle::Abandon("the bank did not answer".into()), "")
     });
     let server = Server::start(Router::new().route("/charges", handler).layer(layer())).await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.status, 504);

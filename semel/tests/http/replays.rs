@@ -6,7 +6,7 @@ use axum::Router;
 use axum::http::{Response, StatusCode};
 use axum::routing::post;
 use semel::admin::{Inspect, ListQuery, Prune};
-use semel::http::Verdict;
+use semel::http::Settle;
 use semel::store::Terms;
 use semel::{MemoryStore, Policy, Store};
 
@@ -137,13 +137,13 @@ async fn a_handler_says_itself_what_becomes_of_its_key() {
         .route(
             "/record",
             post(move || async move {
-                (StatusCode::TOO_MANY_REQUESTS, Verdict::Record, format!("{}", records.up()))
+                (StatusCode::TOO_MANY_REQUESTS, Settle::Complete, format!("{}", records.up()))
             }),
         )
-        .route("/release", post(move || async move { (Verdict::Release, format!("{}", releases.up())) }))
+        .route("/release", post(move || async move { (Settle::Release, format!("{}", releases.up())) }))
         .route(
             "/abandon",
-            post(move || async move { (Verdict::Abandon("no answer".into()), format!("{}", abandons.up())) }),
+            post(move || async move { (Settle::Abandon("no answer".into()), format!("{}", abandons.up())) }),
         );
     let store = MemoryStore::new();
     let server = Server::start(app.layer(sharing(store.clone()))).await;
@@ -170,7 +170,7 @@ async fn the_application_can_decide_which_statuses_count() {
     let counted = count.clone();
     let handler = post(move || async move { (StatusCode::CONFLICT, format!("{}", counted.up())) });
     let layer = sharing(MemoryStore::new())
-        .with_verdict(|parts| (parts.status == StatusCode::CONFLICT).then_some(Verdict::Release));
+        .with_settle(|parts| (parts.status == StatusCode::CONFLICT).then_some(Settle::Release));
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;
     assert_eq!(server.post("/charges", "k", "{}").send().await.text(), "1");
     assert_eq!(server.post("/charges", "k", "{}").send().await.text(), "2");

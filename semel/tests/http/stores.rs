@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::post;
 use semel::admin::{Inspect, ListQuery};
-use semel::http::{Memory, Verdict};
+use semel::http::{Memory, Settle};
 use semel::store::Phase;
 use semel::{MemoryStore, Policy, Store};
 use testkit::gates::{Fault, Gate, Through};
@@ -166,7 +166,7 @@ async fn repeats_are_refused_while_the_store_is_out_and_replayed_when_it_is_back
 async fn an_answer_that_released_its_key_reaches_its_caller_when_the_store_is_out() {
     let (gate, count) = (Gate::new(), Count::default());
     let counted = count.clone();
-    let handler = post(move || async move { (Verdict::Release, format!("run {}", counted.up())) });
+    let handler = post(move || async move { (Settle::Release, format!("run {}", counted.up())) });
     let policy = Policy::hold().with_patience(PATIENCE);
     let layer = sharing(Through(gate.clone())).with_policy(policy);
     let server = Server::start(Router::new().route("/charges", handler).layer(layer)).await;

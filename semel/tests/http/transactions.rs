@@ -7,7 +7,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use semel::http::Verdict;
+use semel::http::Settle;
 use semel::store::Token;
 use semel::{Lease, MemoryStore, Outcome, Policy};
 
@@ -59,8 +59,8 @@ async fn handle(shop: &Shop, lease: &Lease, what: &str, status: StatusCode) -> R
             tx.commit().await.unwrap();
             (status, "an answer").into_response()
         }
-        "records" => (status, Verdict::Record, "an answer").into_response(),
-        "releases" => (status, Verdict::Release, "an answer").into_response(),
+        "records" => (status, Settle::Complete, "an answer").into_response(),
+        "releases" => (status, Settle::Release, "an answer").into_response(),
         // The transaction is rolled back.
         _ => (status, "an answer").into_response(),
     }

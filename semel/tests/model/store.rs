@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use semel::protocol::slot;
-use semel::protocol::{decide, decide::Settle};
+use semel::protocol::{decide, decide::OperatorChange};
 use semel::protocol::{draft::Action, draft::Draft, draft::DraftState, draft::Replace, draft::Write};
 use semel::store::{Ask, Claim, Owner, Record, RecordState, Takeover, Terms, Token};
 use semel::store::{backend::Replaced, backend::Written};
@@ -355,8 +355,8 @@ pub(crate) fn reconcile(state: &mut State, happened: Option<u8>) {
     let now = now(state);
     let mut slot = state.row.map(record).map(Box::new);
     let found = slot.clone().expect("there is something to reconcile");
-    let settle = happened.map_or(Settle::Reset, |by| Settle::Resolve(outcome(by)));
-    let draft = decide::settle(Some(&found), found.fence, &settle, "model", token(OPERATOR), now)
+    let change = happened.map_or(OperatorChange::Reset, |by| OperatorChange::Resolve(outcome(by)));
+    let draft = decide::operator_change(Some(&found), found.fence, &change, "model", token(OPERATOR), now)
         .expect("a held key can be settled");
     let item = Replace {
         key: KEY.clone(),

@@ -9,7 +9,7 @@
 mod checks;
 
 use semel::protocol::slot;
-use semel::protocol::{decide, decide::Settle};
+use semel::protocol::{decide, decide::OperatorChange};
 use semel::protocol::{draft::Action as OwnerAction, draft::Replace, draft::Write};
 use semel::store::{Ask, Claim, Done, Rank, Remembered, Takeover, Terms};
 use semel::store::{backend::Replaced, backend::Written};
@@ -293,8 +293,15 @@ impl Tier {
         let found = state.durable.map(record).map(Box::new);
         let mut slot = found.clone();
         let found = found.expect("there is something to forget");
-        let draft = decide::settle(Some(&found), found.fence, &Settle::Forget, "model", token(OPERATOR), now)
-            .expect("what is done can be forgotten");
+        let draft = decide::operator_change(
+            Some(&found),
+            found.fence,
+            &OperatorChange::Forget,
+            "model",
+            token(OPERATOR),
+            now,
+        )
+        .expect("what is done can be forgotten");
         let item = Replace {
             key: KEY.clone(),
             expected_token: found.token,
@@ -338,7 +345,7 @@ impl Tier {
         }
     }
 
-    fn operator_actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn operator_changes(&self, state: &State, actions: &mut Vec<Action>) {
         let is_done = state.durable.is_some_and(|row| row.stage == Stage::Done);
         let first_is_bury = self.is(Mutant::BuriedFirst);
         match state.operator {
@@ -453,7 +460,7 @@ impl Model for Tier {
         if state.durable.is_some_and(is_live) && state.expiries < self.expiries {
             actions.push(Action::LeasePasses);
         }
-        self.operator_actions(state, actions);
+        self.operator_changes(state, actions);
         self.hot_actions(state, actions);
     }
 

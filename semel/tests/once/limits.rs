@@ -92,7 +92,7 @@ async fn a_claim_that_succeeds_says_nothing_about_ends_that_fail() {
         once.run(&numbered(number), &intent(), counter.quick()).await.unwrap_err();
     }
     let health = once.store_health();
-    assert_eq!((health.failed_writes, health.failed_ends), (3, 3), "each of them was claimed");
+    assert_eq!((health.failed_writes, health.failed_settlements), (3, 3), "each of them was claimed");
     gate.heal();
     once.drain().await;
     assert_eq!(once.store_health().failed_writes, 0);
@@ -199,12 +199,12 @@ async fn attempts_that_settle_in_the_background_leave_room_up_to_a_limit() {
         let pending = run(number).await;
         assert!(matches!(pending, Err(RunError::OutcomePending(_))), "{pending:?}");
     }
-    assert_eq!(once.store_health().failed_ends, 3);
+    assert_eq!(once.store_health().failed_settlements, 3);
     // This holds until as many attempts settle in the background as may run: each keeps its outcome
     // in memory.
     assert!(matches!(run(3).await, Err(RunError::TooManyAttempts)));
     gate.heal();
-    while once.store_health().failed_ends > 0 {
+    while once.store_health().failed_settlements > 0 {
         sleep(Duration::from_millis(1)).await;
     }
     while matches!(run(3).await, Err(RunError::TooManyAttempts)) {

@@ -106,7 +106,7 @@ async fn claim_in_the_hands_of_a_hung_server_stays_voided() {
     hung.ask_in_vain(&asked).await;
     let other = hung.place.store().await;
     until("the claim is voided", async || {
-        other.void(&asked.key, asked.token, not_after).await.unwrap() == Void::Settled
+        other.void(&asked.key, asked.token, not_after).await.unwrap() == Void::Final
     })
     .await;
     hung.go_on().await;

@@ -79,7 +79,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_stays_voided() {
         }
         server.go_on();
         until("the claim is voided", async || {
-            other.void(&asked.key, asked.token, not_after).await.unwrap() == Void::Settled
+            other.void(&asked.key, asked.token, not_after).await.unwrap() == Void::Final
         })
         .await;
         let claim = settled(async || store.claim(&asked).await).await;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::{Admin, AnonymousCallers, Config, Place, RouteSettings, Settings, Span};
+use crate::config::{Admin, AnonymousCallers, Config, RouteSettings, Settings, Span, StoreSettings};
 use crate::gateway::Gateway;
 use crate::output::print;
 use folder::Folder;
@@ -47,7 +47,7 @@ fn config(service: SocketAddr, file: &str) -> Result<Config> {
         listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         admin: Some(Admin::Off),
         upstream: Some(format!("http://{service}")),
-        place: Place { store: Some(format!("sqlite:{file}")), cache: None },
+        place: StoreSettings { store: Some(format!("sqlite:{file}")), cache: None },
         route: RouteSettings {
             wait: Some(Span(Duration::from_secs(5))),
             // Users who try the demo have no credentials.

@@ -13,6 +13,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use semel::Outcome;
 use semel::admin::{Inspect, ListQuery, OperatorAck};
+use semel::http::{IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
@@ -119,7 +120,7 @@ struct Answer {
 
 impl Answer {
     fn is_replay(&self) -> bool {
-        self.headers.contains_key("idempotency-replayed")
+        self.headers.contains_key(IDEMPOTENCY_REPLAYED)
     }
 
     fn describe(&self) -> Result<String> {
@@ -142,7 +143,7 @@ async fn pay(gateway: SocketAddr, key: &str, cents: u32) -> Result<Answer> {
     let payment = serde_json::to_vec(&Payment { to: "ann".to_owned(), cents })?;
     let request = Request::post("/payments")
         .header("host", gateway.to_string())
-        .header("idempotency-key", key)
+        .header(IDEMPOTENCY_KEY, key)
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(payment)))?;
     let (parts, body) =

@@ -1,4 +1,4 @@
-//! The headers that the upstream gets, its verdict on the key, and the fields that stay on one hop.
+//! The headers that the upstream gets, what it says about the key, and the fields that stay on one hop.
 
 use crate::process::Setup;
 use crate::upstream::{Act, Upstream, answer, ok};
@@ -106,35 +106,35 @@ async fn fields_of_one_hop_are_not_passed_on() {
 
 #[tokio::test]
 async fn the_upstream_may_say_what_becomes_of_the_key() {
-    for (verdict, policy, status, then) in [
-        ("record", "hold", "500 Oops", Some("replay")),
-        ("record", "retry", "500 Oops", Some("replay")),
-        ("Record", "retry", "429 Too Many Requests", Some("replay")),
+    for (settle, policy, status, then) in [
+        ("complete", "hold", "500 Oops", Some("replay")),
+        ("complete", "retry", "500 Oops", Some("replay")),
+        ("Complete", "retry", "429 Too Many Requests", Some("replay")),
         ("release", "hold", "200 OK", Some("run")),
         ("abandon", "hold", "200 OK", None),
         ("abandon", "retry", "200 OK", Some("run")),
         ("perhaps", "hold", "200 OK", Some("replay")),
-        // The two verdicts contradict each other.
-        ("release\r\nIdempotency-Verdict: record", "hold", "200 OK", None),
+        // The two words contradict each other.
+        ("release\r\nIdempotency-Settle: complete", "hold", "200 OK", None),
     ] {
         let upstream = Upstream::start(move |seen| async move {
-            let fields = format!("Idempotency-Verdict: {verdict}\r\n");
+            let fields = format!("Idempotency-Settle: {settle}\r\n");
             answer(status, &fields, format!("run {}", seen.number))
         })
         .await;
         let gateway = Setup::before(upstream.address).with("--policy", policy).start().await;
         let code: u16 = status[..3].parse().unwrap();
         let first = gateway.post("k", "{}").await;
-        assert_eq!(first.told(), (code, "run 1".to_owned(), false), "{verdict}");
+        assert_eq!(first.told(), (code, "run 1".to_owned(), false), "{settle}");
         let again = gateway.post("k", "{}").await;
         for reply in [&first, &again] {
-            assert_eq!(reply.header("idempotency-verdict"), None, "{verdict}");
+            assert_eq!(reply.header("idempotency-settle"), None, "{settle}");
         }
         match then {
             Some("replay") => {
-                assert_eq!(again.told(), (code, "run 1".to_owned(), true), "{verdict} {policy}")
+                assert_eq!(again.told(), (code, "run 1".to_owned(), true), "{settle} {policy}")
             }
-            Some(_) => assert_eq!(again.told(), (code, "run 2".to_owned(), false), "{verdict} {policy}"),
+            Some(_) => assert_eq!(again.told(), (code, "run 2".to_owned(), false), "{settle} {policy}"),
             None => drop(again.problem(409, "idempotency_outcome_unknown")),
         }
     }

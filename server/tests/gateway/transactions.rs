@@ -31,12 +31,12 @@ async fn a_service_that_forgets_to_complete_is_told_so_and_its_key_is_held() {
 
 #[tokio::test]
 async fn a_service_that_refuses_or_releases_is_passed_on_and_asked_again() {
-    for (status, verdict) in
-        [("404 Not Found", ""), ("500 Oops", ""), ("200 OK", "Idempotency-Verdict: release\r\n")]
+    for (status, settle) in
+        [("404 Not Found", ""), ("500 Oops", ""), ("200 OK", "Idempotency-Settle: release\r\n")]
     {
         let upstream =
             Upstream::start(
-                move |seen| async move { answer(status, verdict, format!("run {}", seen.number)) },
+                move |seen| async move { answer(status, settle, format!("run {}", seen.number)) },
             )
             .await;
         let gateway = gateway(&upstream, &database().await).await;

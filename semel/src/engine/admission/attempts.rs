@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The counts of running and of unsettled attempts, each with the same limit.
 ///
-/// An unsettled attempt has ended, but the store has not taken its end yet. It keeps its outcome in
-/// memory, so no attempt begins while the number of unsettled ones is at the limit.
+/// An unsettled attempt has done its work, but the store has not taken its settlement yet. It keeps
+/// its outcome in memory, so no attempt begins while the number of unsettled ones is at the limit.
 ///
 /// This is not a semaphore: nothing waits for a permit, so taking and returning one is a single
 /// atomic operation each.

@@ -29,7 +29,7 @@ pub(in crate::engine) struct Answered {
 impl Once {
     /// Claims the key if the limits admit it, else only reads its record. A request that is not
     /// admitted and would run is refused, and nothing is claimed.
-    pub(in crate::engine) async fn ask_within_limits(
+    pub(in crate::engine) async fn claim_within_limits(
         &self,
         key: &Key,
         intent: &Intent,
@@ -38,7 +38,7 @@ impl Once {
     ) -> Result<Answered, RunError> {
         match kept.map_or_else(|| self.engine.admission.admit(key), Ok) {
             Ok(admitted) => {
-                let (claim, copies) = self.claim(key, intent, takeover).await?;
+                let (claim, copies) = self.claim_once(key, intent, takeover).await?;
                 Ok(Answered { claim, copies, right: Ok(admitted) })
             }
             Err(refused) => Box::pin(self.look(key, intent, takeover, refused)).await,
@@ -82,7 +82,7 @@ impl Once {
         };
         match right {
             Ok(admitted) => {
-                let (claim, copies) = self.claim(key, intent, takeover).await?;
+                let (claim, copies) = self.claim_once(key, intent, takeover).await?;
                 Ok(Answered { claim, copies, right: Ok(admitted) })
             }
             Err(refused) => {

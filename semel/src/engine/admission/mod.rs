@@ -135,16 +135,16 @@ impl Admission {
         Ok(Admitted { permit, charge })
     }
 
-    /// Counts an attempt as unsettled, because the store has not taken its end.
+    /// Counts an attempt as unsettled, because the store has not taken its settlement.
     pub(super) fn unsettled(&self) -> Unsettled {
         self.attempts.unsettled()
     }
 
-    /// Ends the charge for an attempt. A key that is neither settled nor lost, but held for an
-    /// operator, still counts against the caller's quota for some time.
-    pub(super) fn ended(&self, key: &Key, is_settled: bool) {
+    /// Ends the charge for an attempt. A key that it left held for an operator still counts against
+    /// the caller's quota for some time.
+    pub(super) fn settled(&self, key: &Key, is_held: bool) {
         if let Some(quota) = &self.quota {
-            quota.ended(key, is_settled);
+            quota.settled(key, is_held);
         }
     }
 }

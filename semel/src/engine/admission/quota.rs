@@ -55,8 +55,8 @@ struct Shard {
 
 /// The use of one caller.
 struct Account {
-    /// The number of claims and attempts that have not ended, including those that are settled in
-    /// the background.
+    /// The number of claims, and of attempts that are not settled, including those that are settled
+    /// in the background.
     active: u32,
     /// The hashes of the keys that were left held, in this period and in the one before: a key
     /// counts once, even after several attempts. There are no more of them than the limit.
@@ -87,13 +87,13 @@ impl Quota {
         Ok(Charge { quota: Arc::clone(self), caller, is_new })
     }
 
-    /// Ends the charge for an attempt of this key. A key that is not settled counts as left held.
-    pub(super) fn ended(&self, key: &Key, is_settled: bool) {
+    /// Ends the charge for an attempt of this key, which may have left the key held.
+    pub(super) fn settled(&self, key: &Key, is_held: bool) {
         let hash = self.hash(key);
         self.with(self.hasher.hash_one(key.scope()), |account, limits| {
             account.active = account.active.saturating_sub(1);
             account.take_back(hash);
-            if !is_settled && limits.unsettled.is_some() {
+            if is_held && limits.unsettled.is_some() {
                 account.forget_held(Instant::now());
                 account.held[0].push(hash);
             }
@@ -175,7 +175,7 @@ impl Account {
 }
 
 impl Charge {
-    /// Keeps the charge of a granted claim until its attempt has ended. If the key turned out to
+    /// Keeps the charge of a granted claim until its attempt is settled. If the key turned out to
     /// have a record, the charge for a new key is taken back.
     pub(super) fn keep(mut self, key: &Key, is_new: bool) {
         // The drop at the end of this function takes back the charge of the claim, and the charge

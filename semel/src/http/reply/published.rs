@@ -4,7 +4,8 @@ use ::http::Method;
 use serde_json::{Value, json};
 
 use crate::http::layer::IdempotencyLayer;
-use crate::http::reply::rejection::PROBLEMS;
+use crate::http::reply::outcome::IDEMPOTENCY_REPLAYED;
+use crate::http::reply::problem::ProblemType;
 use crate::words::key::Key;
 use crate::words::terms::AfterCrash;
 
@@ -30,8 +31,7 @@ impl IdempotencyLayer {
     pub fn published(&self) -> Value {
         let (options, policy) = (&self.options, self.once.policy());
         let required = options.methods.iter().filter(|method| options.required && asks_for_key(method));
-        let problems = PROBLEMS
-            .map(|(status, code, title)| json!({ "status": status.as_u16(), "code": code, "title": title }));
+        let problems = ProblemType::ALL.map(|problem| problem.published());
         json!({
             "header": options.header.as_str(),
             "methods": options.methods.iter().map(Method::as_str).collect::<Vec<_>>(),
@@ -52,7 +52,7 @@ impl IdempotencyLayer {
                 AfterCrash::Retry => "retry",
                 AfterCrash::Transactional => "transactional",
             },
-            "replay_header": "idempotency-replayed",
+            "replay_header": IDEMPOTENCY_REPLAYED.as_str(),
             "problem_page": options.renderer.page.as_deref(),
             "problems": problems,
         })

@@ -9,10 +9,10 @@ use std::time::Duration;
 use ::http::HeaderMap;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::timeout;
 
 use crate::http::request::memory::{Charge, Memory, STEP};
 use crate::http::request::pace::{LeastRate, Pace};
-use crate::runtime::timer::within;
 
 /// The time for which a response is gathered before its caller gets it: one of known length, and
 /// one of unknown length, which may be an endless stream.
@@ -309,7 +309,7 @@ where
             }
         }
     };
-    let ending = within(patience, pin!(gathering)).await;
+    let end = timeout(patience, pin!(gathering)).await;
     let (whole, joined) = (gathered.length(), gathered.to_join());
     // This does not wait, so when there is no room, there is one such body for each thread.
     let _found = charge.as_mut().is_some_and(|charge| charge.try_for_joining(whole, joined));
@@ -319,7 +319,7 @@ where
     }
     // The store may keep the recorded bytes for good, so they have no charge themselves.
     let data = held(recorded.clone(), charge);
-    match ending.unwrap_or(Gathering::Unfinished) {
+    match end.unwrap_or(Gathering::Unfinished) {
         Gathering::Failed(error) => (ReadAhead { failed: Some(error), ..ReadAhead::whole(data) }, None),
         Gathering::Ended => {
             let whole = trailers.is_none().then_some(recorded);

@@ -95,16 +95,14 @@ fn unquote(quoted: &[u8]) -> Result<String, KeyFault> {
 }
 
 fn check_bare(bare: &[u8]) -> Result<&str, KeyFault> {
-    for byte in bare {
-        match byte {
-            b'"' | b'\\' => return Err(KeyFault::Quote),
-            b',' => return Err(KeyFault::List),
-            b';' => return Err(KeyFault::Parameters),
-            b' '..=b'~' => {}
-            _ => return Err(KeyFault::NotText),
-        }
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b',' | b';');
+    match bare.iter().find(|byte| !is_plain(byte)) {
+        None => std::str::from_utf8(bare).map_err(|_| KeyFault::NotText),
+        Some(b'"' | b'\\') => Err(KeyFault::Quote),
+        Some(b',') => Err(KeyFault::List),
+        Some(b';') => Err(KeyFault::Parameters),
+        Some(_) => Err(KeyFault::NotText),
     }
-    std::str::from_utf8(bare).map_err(|_| KeyFault::NotText)
 }
 
 #[cfg(test)]

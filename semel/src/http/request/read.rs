@@ -6,14 +6,15 @@ use ::http::Request;
 use ::http::request::Parts;
 use bytes::Bytes;
 use http_body::Body;
+use tokio::time::timeout;
 
-use crate::http::layer::{IdempotencyLayer, Options};
+use crate::http::layer::IdempotencyLayer;
+use crate::http::layer::options::Options;
 use crate::http::reply::published::asks_for_key;
 use crate::http::reply::rejection::Rejection;
 use crate::http::request::body::{ReadAhead, Unread, read_request};
 use crate::http::request::key;
 use crate::http::request::scope::Caller;
-use crate::runtime::timer::within;
 use crate::words::intent::Intent;
 use crate::words::key::{Key, Scope};
 use crate::words::text::shorten;
@@ -23,6 +24,7 @@ const FIELD: usize = 128;
 
 /// A request with a key, read to its end.
 pub(in crate::http) struct Asked<Q: Body> {
+    pub(in crate::http) key: Key,
     pub(in crate::http) intent: Intent,
     pub(in crate::http) parts: Box<Parts>,
     pub(in crate::http) body: ReadAhead<Q>,
@@ -32,7 +34,7 @@ pub(in crate::http) struct Asked<Q: Body> {
 /// can name the reason.
 #[cfg(feature = "axum")]
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Unkeyed(pub(in crate::http) crate::http::reply::rejection::Renderer);
+pub(in crate::http) struct Unkeyed(pub(in crate::http) crate::http::reply::renderer::Renderer);
 
 /// A request that is passed on unchanged.
 pub(in crate::http) fn unkeyed<Q: Body>(
@@ -78,11 +80,7 @@ pub(in crate::http) fn key_of(layer: &IdempotencyLayer, parts: &Parts) -> Result
 }
 
 /// The key of a request, with the secret of the store if the key depends on it.
-pub(in crate::http) async fn known(
-    layer: &IdempotencyLayer,
-    named: Named,
-    parts: &Parts,
-) -> Result<Key, Rejection> {
+async fn known(layer: &IdempotencyLayer, named: Named, parts: &Parts) -> Result<Key, Rejection> {
     let (realm, value) = match named {
         Named::Key(key) => return Ok(key),
         Named::OfCredentials { realm, value } => (realm, value),
@@ -100,24 +98,28 @@ fn in_scope(scope: &Scope, value: &str) -> Result<Key, Rejection> {
 
 /// Reads a request with a key to its end.
 pub(in crate::http) async fn read<Q: Body<Data = Bytes>>(
-    options: &Options,
+    layer: &IdempotencyLayer,
+    named: Named,
     parts: Box<Parts>,
     body: Q,
 ) -> Result<Asked<Q>, Rejection> {
+    let key = known(layer, named, &parts).await?;
+    let options = &layer.options;
     let memory = options.memory.as_ref();
     let head = memory.map_or(0, |_| head_bytes(&parts));
     let largest = memory.map_or(usize::MAX, |memory| memory.largest_request().saturating_sub(head));
     let limit = largest.min(options.max_request_bytes);
     let read = pin!(read_request(body, head, limit, options.least_rate, memory));
-    let read = within(options.request_timeout, read);
-    let (body, trailers) = read.await.ok_or(Rejection::RequestTimeout)?.map_err(|unread| match unread {
-        Unread::TooLarge => Rejection::RequestTooLarge(limit),
-        Unread::TooSlow => Rejection::RequestTimeout,
-        Unread::NoRoom => Rejection::MemoryExhausted,
-        Unread::Failed => Rejection::RequestUnreadable,
-    })?;
+    let read = timeout(options.request_timeout, read);
+    let (body, trailers) =
+        read.await.map_err(|_| Rejection::RequestTimeout)?.map_err(|unread| match unread {
+            Unread::TooLarge => Rejection::RequestTooLarge(limit),
+            Unread::TooSlow => Rejection::RequestTimeout,
+            Unread::NoRoom => Rejection::MemoryExhausted,
+            Unread::Failed => Rejection::RequestUnreadable,
+        })?;
     let intent = intent(options, &parts, &body);
-    Ok(Asked { intent, parts, body: ReadAhead::whole_with(body, trailers) })
+    Ok(Asked { key, intent, parts, body: ReadAhead::whole_with(body, trailers) })
 }
 
 /// The approximate size of the head of a request.

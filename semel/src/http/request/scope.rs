@@ -9,6 +9,7 @@ use ::http::request::Parts;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::http::layer::IdempotencyLayer;
 use crate::http::reply::rejection::Rejection;
 use crate::http::request::credentials::Credential;
 use crate::http::request::others::suggests_others;
@@ -65,7 +66,12 @@ pub(in crate::http) enum By {
 impl Default for Scoping {
     fn default() -> Self {
         let names = Credential::common().into();
-        Self { realm: Scope::new("http"), by: By::Credentials, names, anonymous: Anonymous::Refuse }
+        Self {
+            realm: Scope::new(IdempotencyLayer::DEFAULT_REALM),
+            by: By::Credentials,
+            names,
+            anonymous: Anonymous::Refuse,
+        }
     }
 }
 

@@ -44,32 +44,37 @@ const RECORDED: [HeaderName; 34] = [
     HeaderName::from_static("x-permitted-cross-domain-policies"),
 ];
 
-/// The headers that are never recorded, because they belong to one caller or to one connection.
-const NEVER: [HeaderName; 16] = [
+/// The headers that belong to one connection, from one hop to the next.
+pub const HOP_BY_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The headers that belong to one caller.
+const OF_ONE_CALLER: [HeaderName; 5] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
     header::COOKIE,
     header::AUTHORIZATION,
-    header::PROXY_AUTHORIZATION,
-    header::PROXY_AUTHENTICATE,
     HeaderName::from_static("authentication-info"),
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::CONTENT_LENGTH,
-    header::DATE,
 ];
+
+/// The headers that belong to one message, and are made for each.
+const OF_ONE_MESSAGE: [HeaderName; 3] = [header::TRAILER, header::CONTENT_LENGTH, header::DATE];
 
 /// The headers that describe a body, and would be wrong without it.
 const OF_THE_BODY: [HeaderName; 4] =
     [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_DISPOSITION];
 
+/// Returns `true` for a header that belongs to one caller, one connection or one message.
 pub(in crate::http) fn is_never_recorded(name: &HeaderName) -> bool {
-    NEVER.contains(name)
+    HOP_BY_HOP.contains(name) || OF_ONE_CALLER.contains(name) || OF_ONE_MESSAGE.contains(name)
 }
 
 pub(in crate::http) fn is_of_the_body(name: &HeaderName) -> bool {
@@ -114,7 +119,7 @@ impl Default for Recorded {
 /// # Errors
 /// [`HeaderRefused`] if it belongs to one caller or one connection.
 pub fn may_record(name: &HeaderName) -> Result<(), HeaderRefused> {
-    if NEVER.contains(name) { Err(HeaderRefused { name: name.clone() }) } else { Ok(()) }
+    if is_never_recorded(name) { Err(HeaderRefused { name: name.clone() }) } else { Ok(()) }
 }
 
 /// A header that must not be recorded.
@@ -174,7 +179,7 @@ mod tests {
         assert_eq!(names(&own).len(), 4);
         let links: Vec<_> = names(&own).into_iter().filter(|line| line.starts_with("link")).collect();
         assert_eq!(links, ["link: <b>", "link: <a>"]);
-        for name in NEVER {
+        for name in HOP_BY_HOP.into_iter().chain(OF_ONE_CALLER).chain(OF_ONE_MESSAGE) {
             assert!(Recorded(vec![name.clone()]).check().is_err(), "{name}");
             assert!(!RECORDED.contains(&name), "{name}");
         }

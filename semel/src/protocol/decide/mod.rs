@@ -108,7 +108,7 @@ pub fn unapplied(found: Option<&Record>, write: &Write) -> Option<Ack> {
 
 /// The change that an operator requests for a record that was seen with a certain fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settle {
+pub enum OperatorChange {
     /// Records this outcome, because the effect happened.
     Resolve(Outcome),
     /// Releases the key, because the effect did not happen.
@@ -117,7 +117,7 @@ pub enum Settle {
     Forget,
 }
 
-/// The result of an operator's change: the draft that replaces the record, or a refusal.
+/// The decision about an operator's change: the draft that replaces the record, or a refusal.
 ///
 /// A live lease is never touched. A key is resolved or reset only while it is held or lost; it is
 /// forgotten in any state without a live lease. The token is a new one, so that the lost owner can
@@ -125,10 +125,10 @@ pub enum Settle {
 ///
 /// # Errors
 /// The refusal, with the record as it is now.
-pub fn settle(
+pub fn operator_change(
     found: Option<&Record>,
     seen: Fence,
-    settle: &Settle,
+    change: &OperatorChange,
     reason: &str,
     token: Token,
     now: Timestamp,
@@ -141,18 +141,18 @@ pub fn settle(
     }
     match found.phase(now) {
         Phase::Running => return Err(OperatorAck::Running(Box::new(found.clone()))),
-        Phase::Done | Phase::Released if *settle != Settle::Forget => {
+        Phase::Done | Phase::Released if *change != OperatorChange::Forget => {
             return Err(OperatorAck::Unfit(Box::new(found.clone())));
         }
         Phase::Held | Phase::Lost | Phase::Done | Phase::Released => {}
     }
-    let (word, state, retention) = match settle {
-        Settle::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), found.retention),
+    let (word, state, retention) = match change {
+        OperatorChange::Resolve(outcome) => ("resolved", DraftState::Done(outcome.clone()), found.retention),
         // Copies of the lost attempt's claim may still arrive and must find the record. So must the
         // next attempt: the lost one may still run, and only fences that continue from its fence
         // are sure to be higher.
-        Settle::Reset => ("reset", DraftState::Released, found.retention),
-        Settle::Forget => ("forgotten", DraftState::Released, Duration::ZERO),
+        OperatorChange::Reset => ("reset", DraftState::Released, found.retention),
+        OperatorChange::Forget => ("forgotten", DraftState::Released, Duration::ZERO),
     };
     Ok(Draft {
         intent: found.intent.clone(),

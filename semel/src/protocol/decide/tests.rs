@@ -302,19 +302,19 @@ fn a_write_to_a_locked_record_is_sent_again_except_for_a_renewal() {
     }
 }
 
-fn settled(found: Option<&Record>, what: &Settle) -> Result<Draft, OperatorAck> {
-    settle(found, FENCE, what, "because", MINE, NOW)
+fn acted(found: Option<&Record>, what: &OperatorChange) -> Result<Draft, OperatorAck> {
+    operator_change(found, FENCE, what, "because", MINE, NOW)
 }
 
-fn every_change() -> [Settle; 3] {
-    [Settle::Resolve(outcome(3)), Settle::Reset, Settle::Forget]
+fn every_change() -> [OperatorChange; 3] {
+    [OperatorChange::Resolve(outcome(3)), OperatorChange::Reset, OperatorChange::Forget]
 }
 
 #[test]
 fn an_operator_settles_a_held_key_under_a_new_token() {
     let found = over(RecordState::Running);
     let [resolved, reset, forgotten] =
-        every_change().map(|what| settled(Some(&found), &what).expect("a held key can be settled"));
+        every_change().map(|what| acted(Some(&found), &what).expect("a held key can be settled"));
     assert_eq!((&resolved.state, resolved.retention), (&DraftState::Done(outcome(3)), found.retention));
     assert_eq!((&reset.state, reset.retention), (&DraftState::Released, found.retention));
     assert_eq!((&forgotten.state, forgotten.retention), (&DraftState::Released, Duration::ZERO));
@@ -331,17 +331,20 @@ fn an_operator_settles_a_held_key_under_a_new_token() {
 #[test]
 fn an_operator_never_touches_a_live_lease() {
     for what in every_change() {
-        assert!(matches!(settled(Some(&record(RecordState::Running)), &what), Err(OperatorAck::Running(_))));
+        assert!(matches!(acted(Some(&record(RecordState::Running)), &what), Err(OperatorAck::Running(_))));
     }
 }
 
 #[test]
 fn an_operator_only_forgets_what_is_not_held() {
     for state in [done(), RecordState::Released] {
-        assert!(settled(Some(&record(state.clone())), &Settle::Forget).is_ok());
-        assert!(matches!(settled(Some(&record(state.clone())), &Settle::Reset), Err(OperatorAck::Unfit(_))));
-        let resolve = Settle::Resolve(outcome(3));
-        assert!(matches!(settled(Some(&record(state)), &resolve), Err(OperatorAck::Unfit(_))));
+        assert!(acted(Some(&record(state.clone())), &OperatorChange::Forget).is_ok());
+        assert!(matches!(
+            acted(Some(&record(state.clone())), &OperatorChange::Reset),
+            Err(OperatorAck::Unfit(_))
+        ));
+        let resolve = OperatorChange::Resolve(outcome(3));
+        assert!(matches!(acted(Some(&record(state)), &resolve), Err(OperatorAck::Unfit(_))));
     }
 }
 
@@ -349,14 +352,14 @@ fn an_operator_only_forgets_what_is_not_held() {
 fn an_operator_with_another_fence_changes_nothing() {
     let moved = Record { fence: Fence::new(7), ..over(RecordState::Running) };
     for what in every_change() {
-        assert!(matches!(settled(Some(&moved), &what), Err(OperatorAck::Moved(found)) if *found == moved));
-        assert_eq!(settled(None, &what), Err(OperatorAck::Missing));
+        assert!(matches!(acted(Some(&moved), &what), Err(OperatorAck::Moved(found)) if *found == moved));
+        assert_eq!(acted(None, &what), Err(OperatorAck::Missing));
         assert_eq!(
-            settled(Some(&expired(retried(over(RecordState::Running)))), &what),
+            acted(Some(&expired(retried(over(RecordState::Running)))), &what),
             Err(OperatorAck::Missing)
         );
         assert!(
-            settled(Some(&expired(over(RecordState::Running))), &what).is_ok(),
+            acted(Some(&expired(over(RecordState::Running))), &what).is_ok(),
             "a held key does not expire"
         );
     }

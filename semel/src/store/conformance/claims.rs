@@ -171,7 +171,7 @@ pub async fn a_void_before_not_after_is_early(on: &Subject) {
     assert!(matches!(void, Void::Early(left) if left <= on.lease + Duration::from_millis(1)), "{void:?}");
     on.pass(on.lease).await;
     let void = on.store.void(&ask.key, ask.token, not_after).await.expect("the store answers a void");
-    assert_eq!(void, Void::Settled);
+    assert_eq!(void, Void::Final);
 }
 
 /// A claim that asks for no takeover is answered *held* when the lease of the attempt is over.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::protocol::answer::{Ack, Claim, OperatorAck, Void};
 use crate::protocol::ask::Ask;
-use crate::protocol::decide::{self, Decision, Settle};
+use crate::protocol::decide::{self, Decision, OperatorChange};
 use crate::protocol::draft::{Action, Replace, Write};
 use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
 use crate::store::inspect::{Inspect, ListQuery, Page, Stats};
@@ -131,7 +131,7 @@ pub fn acknowledge(write: &Write, written: &Written) -> Result<Ack, StoreError> 
 /// The meaning of a void's result: it is final only if the store saw it after the claim's
 /// `not_after`.
 pub fn voided(not_after: Timestamp, now: Timestamp) -> Void {
-    if now > not_after { Void::Settled } else { Void::Early(not_after.since(now) + Duration::from_millis(1)) }
+    if now > not_after { Void::Final } else { Void::Early(not_after.since(now) + Duration::from_millis(1)) }
 }
 
 #[async_trait]
@@ -254,15 +254,15 @@ impl<B: Backend> Inspect for B {
         outcome: &Outcome,
         reason: &str,
     ) -> Result<OperatorAck, StoreError> {
-        settle(self, key, seen, Settle::Resolve(outcome.clone()), reason).await
+        change(self, key, seen, OperatorChange::Resolve(outcome.clone()), reason).await
     }
 
     async fn reset(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
-        settle(self, key, seen, Settle::Reset, reason).await
+        change(self, key, seen, OperatorChange::Reset, reason).await
     }
 
     async fn forget(&self, key: &Key, seen: Fence, reason: &str) -> Result<OperatorAck, StoreError> {
-        settle(self, key, seen, Settle::Forget, reason).await
+        change(self, key, seen, OperatorChange::Forget, reason).await
     }
 }
 
@@ -293,11 +293,11 @@ async fn send<B: Backend>(backend: &B, write: Write) -> Result<Ack, StoreError> 
     acknowledge(&write, &written)
 }
 
-async fn settle<B: Backend>(
+async fn change<B: Backend>(
     backend: &B,
     key: &Key,
     seen: Fence,
-    settle: Settle,
+    change: OperatorChange,
     reason: &str,
 ) -> Result<OperatorAck, StoreError> {
     let token = Token::random();
@@ -309,7 +309,7 @@ async fn settle<B: Backend>(
         if found.as_ref().is_some_and(|record| record.token == token) {
             return Ok(OperatorAck::Applied);
         }
-        let draft = match decide::settle(found.as_ref(), seen, &settle, reason, token, now) {
+        let draft = match decide::operator_change(found.as_ref(), seen, &change, reason, token, now) {
             Ok(draft) => draft,
             Err(refused) => return Ok(refused),
         };

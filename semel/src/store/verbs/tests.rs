@@ -194,7 +194,7 @@ async fn a_write_to_a_locked_record_is_not_applied_and_can_be_sent_again() {
 
 #[test]
 fn a_void_is_final_only_after_not_after() {
-    assert_eq!(voided(NOW, NOW.after(Duration::from_micros(1))), Void::Settled);
+    assert_eq!(voided(NOW, NOW.after(Duration::from_micros(1))), Void::Final);
     let Void::Early(left) = voided(NOW, NOW) else { panic!("settled at its not_after") };
     assert!(NOW.after(left) > NOW, "coming again after {left:?} would be early again");
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::config::{self, Place};
+use crate::config::{self, StoreSettings};
 use crate::output::quoted;
 use crate::stores::{Opened, redacted};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
     #[command(flatten)]
-    place: Place,
+    place: StoreSettings,
 
     /// A file with the settings of the gateway, for its store and its cache, where neither a flag
     /// nor a variable names them
@@ -43,7 +43,7 @@ impl StoreArgs {
     }
 
     /// The URLs of the store and its cache, from flags, variables and the file.
-    pub(crate) fn place(&self) -> Result<Place> {
+    pub(crate) fn place(&self) -> Result<StoreSettings> {
         Ok(self.place.clone().or(config::read_file(self.config.as_deref())?.place))
     }
 

@@ -1,9 +1,9 @@
 //! The gateway's own refusals, as problem details (RFC 9457).
 
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use serde_json::{Value, json};
+use semel::http::ProblemType;
+use serde_json::Value;
 
 use crate::gateway::upstream::body::Returned;
 
@@ -14,17 +14,19 @@ pub(in crate::gateway) struct Own;
 /// The reason why a request got no answer of the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gateway) struct Problem {
-    pub(in crate::gateway) status: StatusCode,
-    /// A code for programs, which does not change.
-    pub(in crate::gateway) code: &'static str,
-    pub(in crate::gateway) title: &'static str,
+    kind: ProblemType,
     /// The advice to the client.
-    pub(in crate::gateway) advice: &'static str,
+    advice: &'static str,
 }
 
 impl Problem {
     const fn new(status: StatusCode, code: &'static str, title: &'static str, advice: &'static str) -> Self {
-        Self { status, code, title, advice }
+        Self::of(ProblemType::new(status, code, title), advice)
+    }
+
+    /// A problem that the layer has as well, with the advice of the gateway.
+    const fn of(kind: ProblemType, advice: &'static str) -> Self {
+        Self { kind, advice }
     }
 
     pub(in crate::gateway) const MALFORMED: Self = Self::new(
@@ -64,16 +66,12 @@ impl Problem {
         "The gateway has no upstream for this path",
         "This request did nothing; check its path.",
     );
-    pub(in crate::gateway) const BROKE_OFF: Self = Self::new(
-        StatusCode::BAD_REQUEST,
-        "request_unreadable",
-        "The request could not be read",
+    pub(in crate::gateway) const BROKE_OFF: Self = Self::of(
+        ProblemType::REQUEST_UNREADABLE,
         "The body ended too early, or its chunks are malformed. Part of it may have reached the service.",
     );
-    pub(in crate::gateway) const SLOW: Self = Self::new(
-        StatusCode::REQUEST_TIMEOUT,
-        "request_timeout",
-        "The request did not arrive in time",
+    pub(in crate::gateway) const SLOW: Self = Self::of(
+        ProblemType::REQUEST_TIMEOUT,
         "The body did not go on. Part of it may have reached the service.",
     );
     pub(in crate::gateway) const UNREACHABLE: Self = Self::new(
@@ -108,10 +106,8 @@ impl Problem {
         "Send the same request later with the same key to learn its outcome. A new key, or none, could make it happen twice.",
     );
 
-    pub(in crate::gateway) const SCOPE_MISSING: Self = Self::new(
-        StatusCode::BAD_REQUEST,
-        "idempotency_scope_missing",
-        "The request does not say whose idempotency key it has",
+    pub(in crate::gateway) const SCOPE_MISSING: Self = Self::of(
+        ProblemType::SCOPE_MISSING,
         "Something in front of the gateway has to set it. This request did nothing.",
     );
     pub(in crate::gateway) const TOKEN_MISSING: Self = Self::new(
@@ -150,7 +146,7 @@ impl Problem {
 
     /// The part that does not depend on the request.
     pub(in crate::gateway) fn published(self) -> Value {
-        json!({ "status": self.status.as_u16(), "code": self.code, "title": self.title })
+        self.kind.published()
     }
 
     /// The response, with a detail about this request.
@@ -159,18 +155,8 @@ impl Problem {
             Some(detail) => format!("{detail}. {}", self.advice),
             None => self.advice.to_owned(),
         };
-        let problem = json!({
-            "type": format!("urn:semel:problem:{}", self.code),
-            "title": self.title,
-            "status": self.status.as_u16(),
-            "detail": detail,
-            "code": self.code,
-        });
-        let mut response = Response::new(Returned::Own(Some(Bytes::from(problem.to_string()))));
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let details = self.kind.details(&detail, None);
+        let mut response = self.kind.response(&details).map(|body| Returned::Own(Some(body)));
         response.extensions_mut().insert(Own);
         response
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request};
 use semel::Scope;
-use semel::http::{Anonymous, Idempotency, IdempotencyLayer};
+use semel::http::{Anonymous, IDEMPOTENCY_KEY, Idempotency, IdempotencyLayer};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
@@ -115,14 +115,13 @@ impl Target {
 /// Returns `true` if a request is read to its end before it is passed on.
 pub(in crate::gateway) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
     let Target::Covered(covered) = target else { return false };
-    covered.methods.contains(request.method()) && request.headers().contains_key("idempotency-key")
+    covered.methods.contains(request.method()) && request.headers().contains_key(IDEMPOTENCY_KEY)
 }
 
 /// The reason why the key of a request would not apply, although its client relies on it.
 pub(in crate::gateway) fn uncovered<B>(target: &Target, request: &Request<B>) -> Option<&'static str> {
-    let counts_anywhere =
-        matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
-    if !counts_anywhere || !request.headers().contains_key("idempotency-key") {
+    let counts_anywhere = IdempotencyLayer::DEFAULT_METHODS.contains(request.method());
+    if !counts_anywhere || !request.headers().contains_key(IDEMPOTENCY_KEY) {
         return None;
     }
     match target {

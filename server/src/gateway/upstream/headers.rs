@@ -4,20 +4,17 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, Response, Uri, Version};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use semel::Lease;
-use semel::http::Verdict;
+use semel::http::{HOP_BY_HOP, Settle};
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const VERDICT: HeaderName = HeaderName::from_static("idempotency-verdict");
+const SETTLE: HeaderName = HeaderName::from_static("idempotency-settle");
 
 /// The headers that describe the attempt to the upstream.
 const KEY: HeaderName = HeaderName::from_static("semel-key");
@@ -31,17 +28,9 @@ const PRINCIPAL: HeaderName = HeaderName::from_static("semel-principal");
 const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
 
 /// The headers that belong to a connection.
-const OF_THE_CONNECTION: [HeaderName; 9] = [
-    CONNECTION,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HTTP2_SETTINGS,
-];
+fn of_the_connection() -> impl Iterator<Item = HeaderName> {
+    HOP_BY_HOP.into_iter().chain([HTTP2_SETTINGS])
+}
 
 /// The tokens of a list.
 pub(in crate::gateway) fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
@@ -51,14 +40,14 @@ pub(in crate::gateway) fn tokens(value: &HeaderValue) -> impl Iterator<Item = &s
 /// Returns `true` if Connection may name this field.
 pub(in crate::gateway) fn belongs_to_the_connection(name: &str) -> bool {
     name.eq_ignore_ascii_case("close")
-        || OF_THE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own.as_str()))
+        || of_the_connection().any(|own| name.eq_ignore_ascii_case(own.as_str()))
 }
 
 /// Removes the fields that belong to a connection, and those that Connection names.
 fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> =
         headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok()).collect();
-    for name in named.iter().chain(&OF_THE_CONNECTION) {
+    for name in named.into_iter().chain(of_the_connection()) {
         headers.remove(name);
     }
 }
@@ -145,23 +134,23 @@ pub(in crate::gateway) fn is_misframed(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Turns the headers of the upstream into those of the answer, and returns its verdict on the key.
-pub(in crate::gateway) fn for_client(headers: &mut HeaderMap) -> Option<Verdict> {
+/// Turns the headers of the upstream into those of the answer, and returns how it settles the key.
+pub(in crate::gateway) fn for_client(headers: &mut HeaderMap) -> Option<Settle> {
     let said: Vec<Vec<u8>> =
-        headers.get_all(VERDICT).iter().map(|word| word.as_bytes().to_ascii_lowercase()).collect();
-    headers.remove(VERDICT);
+        headers.get_all(SETTLE).iter().map(|word| word.as_bytes().to_ascii_lowercase()).collect();
+    headers.remove(SETTLE);
     strip(headers);
     let (word, others) = said.split_first()?;
     if others.iter().any(|other| other != word) {
-        return Some(Verdict::Abandon("the upstream contradicted itself".to_owned()));
+        return Some(Settle::Abandon("the upstream contradicted itself".to_owned()));
     }
     match word.as_slice() {
-        b"record" => Some(Verdict::Record),
-        b"release" => Some(Verdict::Release),
-        b"abandon" => Some(Verdict::Abandon("the upstream said that it does not know".to_owned())),
+        b"complete" => Some(Settle::Complete),
+        b"release" => Some(Settle::Release),
+        b"abandon" => Some(Settle::Abandon("the upstream said that it does not know".to_owned())),
         _ => {
             tracing::warn!(
-                "the upstream answered with an Idempotency-Verdict other than record, release and abandon"
+                "the upstream answered with an Idempotency-Settle other than complete, release and abandon"
             );
             None
         }
@@ -208,16 +197,16 @@ mod tests {
 
     #[test]
     fn the_word_of_the_upstream_is_not_passed_on() {
-        let verdict = |word: &'static str| {
+        let settled_by = |word: &'static str| {
             let mut answered = headers(&[("x-a", "1")]);
-            answered.insert(VERDICT, HeaderValue::from_static(word));
-            let verdict = for_client(&mut answered);
+            answered.insert(SETTLE, HeaderValue::from_static(word));
+            let settle = for_client(&mut answered);
             assert_eq!(answered.len(), 1);
-            verdict
+            settle
         };
-        assert_eq!(verdict("record"), Some(Verdict::Record));
-        assert_eq!(verdict("Release"), Some(Verdict::Release));
-        assert!(matches!(verdict("abandon"), Some(Verdict::Abandon(_))));
-        assert_eq!(verdict("maybe"), None);
+        assert_eq!(settled_by("complete"), Some(Settle::Complete));
+        assert_eq!(settled_by("Release"), Some(Settle::Release));
+        assert!(matches!(settled_by("abandon"), Some(Settle::Abandon(_))));
+        assert_eq!(settled_by("maybe"), None);
     }
 }

@@ -32,7 +32,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use metrics::Histogram;
 use rustls::ClientConfig;
 use semel::Lease;
-use semel::http::Verdict;
+use semel::http::Settle;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
@@ -274,7 +274,7 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
                 // streams while they were read.
                 Some(_) if upstream.0.passing.is_exhausted() => {
                     let mut busy = Problem::BUSY.for_now();
-                    busy.extensions_mut().insert(Verdict::Release);
+                    busy.extensions_mut().insert(Settle::Release);
                     return Ok(busy);
                 }
                 Some(_) => None,
@@ -289,8 +289,8 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
             }
             let answer = upstream.send_again(parts, body.into()).await.and_then(final_only);
             Ok(answer.map_or_else(Unanswered::response, |mut response| {
-                if let Some(verdict) = headers::for_client(response.headers_mut()) {
-                    response.extensions_mut().insert(verdict);
+                if let Some(settle) = headers::for_client(response.headers_mut()) {
+                    response.extensions_mut().insert(settle);
                 }
                 match place {
                     Some(place) => response.map(|body| body.holding(place)),
@@ -349,23 +349,23 @@ impl Unanswered {
     }
 
     pub(in crate::gateway) fn response(self) -> Response<Returned> {
-        let (problem, verdict) = match self {
-            Self::Unreachable | Self::Unsent => (Problem::UNREACHABLE, Verdict::Release),
-            Self::Unsendable => (Problem::MALFORMED, Verdict::Release),
-            Self::BrokeOff => (Problem::BROKE_OFF, Verdict::Abandon("the request broke off".to_owned())),
-            Self::Slow => (Problem::SLOW, Verdict::Abandon("the request did not go on".to_owned())),
+        let (problem, settle) = match self {
+            Self::Unreachable | Self::Unsent => (Problem::UNREACHABLE, Settle::Release),
+            Self::Unsendable => (Problem::MALFORMED, Settle::Release),
+            Self::BrokeOff => (Problem::BROKE_OFF, Settle::Abandon("the request broke off".to_owned())),
+            Self::Slow => (Problem::SLOW, Settle::Abandon("the request did not go on".to_owned())),
             Self::Lost => {
-                (Problem::LOST, Verdict::Abandon("the upstream was lost before it answered".to_owned()))
+                (Problem::LOST, Settle::Abandon("the upstream was lost before it answered".to_owned()))
             }
             Self::Malformed(why) => {
-                (Problem::UNREADABLE, Verdict::Abandon(format!("the answer of the upstream {why}")))
+                (Problem::UNREADABLE, Settle::Abandon(format!("the answer of the upstream {why}")))
             }
             Self::TimedOut => {
-                (Problem::TIMED_OUT, Verdict::Abandon("the upstream did not answer in time".to_owned()))
+                (Problem::TIMED_OUT, Settle::Abandon("the upstream did not answer in time".to_owned()))
             }
         };
         let mut response = problem.response(None);
-        response.extensions_mut().insert(verdict);
+        response.extensions_mut().insert(settle);
         response
     }
 }

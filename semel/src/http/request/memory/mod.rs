@@ -25,12 +25,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use self::charge::Share;
 use self::overdraft::Overdraft;
 use crate::engine::LetGo;
 use crate::http::reply::rejection::Rejection;
-use crate::runtime::timer::within;
 use crate::words::key::Key;
 
 pub(in crate::http) use self::charge::Charge;
@@ -148,9 +148,9 @@ impl Memory {
     ) -> Result<Bytes, Rejection> {
         if !replayed {
             let mut charge = self.reply();
-            let room = within(longest, pin!(charge.wait_for(body.len()))).await;
+            let room = timeout(longest, pin!(charge.wait_for(body.len()))).await;
             // The request ran, so the answer must not claim that nothing happened.
-            return room.map(|()| charge.hold(body)).ok_or(Rejection::OutcomePending);
+            return room.map(|()| charge.hold(body)).map_err(|_| Rejection::OutcomePending);
         }
         let mut charge = self.replay();
         if body.len() <= STEP {

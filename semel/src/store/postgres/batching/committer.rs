@@ -61,7 +61,7 @@ const CAREFUL: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Doubts {
     raised: AtomicU64,
-    settled: AtomicU64,
+    cleared: AtomicU64,
 }
 
 impl Doubts {
@@ -69,16 +69,16 @@ impl Doubts {
         self.raised.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The latest doubt that is not settled.
+    /// The latest doubt that is not cleared.
     fn latest(&self) -> Option<u64> {
         let raised = self.raised.load(Ordering::SeqCst);
-        (self.settled.load(Ordering::SeqCst) < raised).then_some(raised)
+        (self.cleared.load(Ordering::SeqCst) < raised).then_some(raised)
     }
 
-    /// Settles a doubt: a commit that began after it was raised is safe, and with it everything
+    /// Clears a doubt: a commit that began after it was raised is safe, and with it everything
     /// that was committed before.
-    fn settle(&self, doubt: u64) {
-        self.settled.fetch_max(doubt, Ordering::SeqCst);
+    fn clear(&self, doubt: u64) {
+        self.cleared.fetch_max(doubt, Ordering::SeqCst);
     }
 }
 
@@ -205,7 +205,7 @@ impl group_commit::Committer for Committer {
             }
             Some(Ok(committed)) => {
                 if let Some(doubt) = doubt {
-                    self.doubts.settle(doubt);
+                    self.doubts.clear(doubt);
                 }
                 self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
                 if committed.is_full {

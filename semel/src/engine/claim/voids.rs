@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::patience::{CALL_LIMIT, call};
+use crate::engine::patience::{CALL_LIMIT, call};
 use crate::protocol::answer::Void;
 use crate::store::Store;
 use crate::words::error::StoreError;
@@ -33,7 +33,7 @@ const MAX_AT_A_TIME: usize = 64;
 /// The longest pause between two checks of the list, and between two voids of one token.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// The time after which a settled void is sent once more. A copy of the claim that arrived in time
+/// The time after which a void that was applied is sent once more. A copy of the claim that arrived in time
 /// can be in its commit when the first void reads the record, and the first void then finds the
 /// previous state; a store that does not commit within this time ends the connection.
 const CONFIRM_AFTER: Duration = CALL_LIMIT;
@@ -43,17 +43,17 @@ const SILENCE: Duration = CALL_LIMIT.saturating_add(Duration::from_secs(5));
 
 /// A claim that was given up without an answer; its token is voided.
 #[derive(Debug, Clone)]
-pub(super) struct UnansweredClaim {
-    pub(super) key: Key,
-    pub(super) token: Token,
+pub(in crate::engine) struct UnansweredClaim {
+    pub(in crate::engine) key: Key,
+    pub(in crate::engine) token: Token,
     /// The moment from which the store refuses copies of the claim, by the store's clock.
-    pub(super) not_after: Timestamp,
+    pub(in crate::engine) not_after: Timestamp,
     /// The moment of `not_after` by the clock of this process.
-    pub(super) due: Instant,
+    pub(in crate::engine) due: Instant,
     /// The time for which the void is retried after a shutdown.
-    pub(super) patience: Duration,
-    /// Set once the store has settled the void; what is left is to confirm it.
-    pub(super) settled: bool,
+    pub(in crate::engine) patience: Duration,
+    /// Set once the store has applied the void; what is left is to confirm it.
+    pub(in crate::engine) voided: bool,
 }
 
 impl UnansweredClaim {
@@ -65,7 +65,7 @@ impl UnansweredClaim {
 
 /// The list of unanswered claims of an engine.
 #[derive(Default)]
-pub(super) struct Voids {
+pub(in crate::engine) struct Voids {
     state: Mutex<State>,
     /// A copy of the length check: it is all that a claim reads here, so claims take no lock.
     is_full: AtomicBool,
@@ -89,10 +89,10 @@ impl State {
     }
 
     /// Removes the claims whose voids a shutdown no longer waits for. Returns the number of those
-    /// that are not settled.
+    /// that were not applied.
     fn give_up(&mut self, shutdown: Instant) -> usize {
         let now = Instant::now();
-        self.unanswered.retain(|_, claim| !claim.settled);
+        self.unanswered.retain(|_, claim| !claim.voided);
         let before = self.unanswered.len();
         self.unanswered.retain(|(next, _), claim| {
             let end = claim.given_up(shutdown);
@@ -111,11 +111,11 @@ enum Step {
 
 impl Voids {
     /// Returns `true` if no more claims should be sent.
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::engine) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, claim: UnansweredClaim) {
+    pub(in crate::engine) fn add(&self, claim: UnansweredClaim) {
         let mut state = self.state();
         let number = state.next_number();
         state.unanswered.insert((claim.due, number), claim);
@@ -123,7 +123,7 @@ impl Voids {
     }
 
     /// A new worker for the list; `None` if there is one already.
-    pub(super) fn worker(self: &Arc<Self>) -> Option<Worker> {
+    pub(in crate::engine) fn worker(self: &Arc<Self>) -> Option<Worker> {
         let mut state = self.state();
         if state.worker.is_some_and(|(_, seen)| seen.elapsed() < SILENCE) {
             return None;
@@ -133,15 +133,15 @@ impl Voids {
         Some(Worker { voids: Arc::clone(self), number, at_a_time: 1, pause: FIRST_PAUSE })
     }
 
-    /// Removes the claims whose voids are settled, and schedules the other voids again.
+    /// Removes the claims whose voids are confirmed, and schedules the other voids again.
     fn answered(&self, answers: impl Iterator<Item = ((Due, UnansweredClaim), Result<Void, StoreError>)>) {
         let mut state = self.state();
         for ((due, mut claim), answer) in answers {
             state.unanswered.remove(&due);
             let pause = match answer {
-                Ok(Void::Settled) if claim.settled => continue,
-                Ok(Void::Settled) => {
-                    claim.settled = true;
+                Ok(Void::Final) if claim.voided => continue,
+                Ok(Void::Final) => {
+                    claim.voided = true;
                     CONFIRM_AFTER
                 }
                 Ok(Void::Early(left)) => left,
@@ -164,7 +164,7 @@ impl Voids {
 }
 
 /// The task that sends the voids.
-pub(super) struct Worker {
+pub(in crate::engine) struct Worker {
     voids: Arc<Voids>,
     number: u64,
     /// The number of concurrent voids: one while the store does not answer, and doubled with each
@@ -176,7 +176,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Sends voids until the list is empty. After a shutdown, each void is given up when its
     /// patience is over.
-    pub(super) async fn run(mut self, store: Arc<dyn Store>, shutdown: CancellationToken) {
+    pub(in crate::engine) async fn run(mut self, store: Arc<dyn Store>, shutdown: CancellationToken) {
         let mut shut = None;
         loop {
             if shutdown.is_cancelled() {

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::patience::call;
+use crate::engine::patience::call;
 use crate::store::{Found, Store};
 use crate::words::error::StoreError;
 use crate::words::key::Key;
@@ -36,7 +36,7 @@ const MAX_TOTAL: usize = 10_000;
 
 /// The waiters of this process, by key.
 #[derive(Default)]
-pub(super) struct Waiters(Mutex<State>);
+pub(in crate::engine) struct Waiters(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -58,7 +58,7 @@ struct WaitedKey {
 
 impl Waiters {
     /// Wakes all waiters of a key, because its attempt has ended or may have ended.
-    pub(super) fn wake(&self, key: &Key) {
+    pub(in crate::engine) fn wake(&self, key: &Key) {
         // The lock is released first: a waiter that wakes may leave at once, which takes the lock.
         let ended = self.state().keys.get(key).map(|waited| Arc::clone(&waited.ended));
         if let Some(ended) = ended {
@@ -67,7 +67,7 @@ impl Waiters {
     }
 
     /// A new waiter for this key; `None` if there are too many waiters.
-    pub(super) fn enter(self: &Arc<Self>, key: &Key) -> Option<Waiter> {
+    pub(in crate::engine) fn enter(self: &Arc<Self>, key: &Key) -> Option<Waiter> {
         let mut state = self.state();
         if state.total >= MAX_TOTAL {
             return None;
@@ -193,7 +193,7 @@ impl Drop for Poller {
 
 /// A place among the waiters of a key, given up when it is dropped. A request keeps its place while
 /// it claims the key between two waits.
-pub(super) struct Waiter {
+pub(in crate::engine) struct Waiter {
     waiters: Arc<Waiters>,
     key: Key,
     ended: Arc<Notify>,
@@ -202,14 +202,14 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Waits until the attempt of the key may have ended, or until the deadline. The caller should
     /// then claim the key.
-    pub(super) async fn wait(&self, until: Instant, store: &Arc<dyn Store>, tasks: &TaskTracker) {
+    pub(in crate::engine) async fn wait(&self, until: Instant, store: &Arc<dyn Store>, tasks: &TaskTracker) {
         let ended = self.ended.notified();
         self.waiters.poll(store, tasks);
         let _ended = timeout_at(until, ended).await;
     }
 
     /// Wakes the other waiters of the key, because its attempt has ended.
-    pub(super) fn wake_others(&self) {
+    pub(in crate::engine) fn wake_others(&self) {
         self.waiters.wake(&self.key);
     }
 }

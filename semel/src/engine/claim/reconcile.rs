@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Once;
+use crate::engine::Once;
 use crate::protocol::answer::Held;
 use crate::words::intent::Intent;
 use crate::words::key::Key;
@@ -51,7 +51,7 @@ where
 
 impl Once {
     /// Asks the hook about a lost attempt, for at most the length of a lease.
-    pub(super) async fn find_out(&self, key: &Key, intent: &Intent, held: Held) -> Reconciled {
+    pub(super) async fn reconcile(&self, key: &Key, intent: &Intent, held: Held) -> Reconciled {
         let Some(hook) = self.engine.reconcile.clone() else {
             return Reconciled::Unknown;
         };

@@ -1,15 +1,16 @@
-//! A claim of a key, with its retries.
+//! One claim of a key, with its retries.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::error::RunError;
-use super::patience::{CALL_LIMIT, Patience, call};
 use super::voids::UnansweredClaim;
-use super::{Engine, Once};
+use crate::engine::Once;
+use crate::engine::error::RunError;
+use crate::engine::patience::{CALL_LIMIT, Patience, call};
 use crate::engine::policy::Policy;
+use crate::engine::settings::Engine;
 use crate::fault;
 use crate::protocol::answer::Claim;
 use crate::protocol::ask::{Ask, Takeover};
@@ -29,19 +30,19 @@ const _: () = assert!(
 
 /// The copies of one claim: it is sent again, unchanged, when it is not answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Copies {
+pub(in crate::engine) struct Copies {
     token: Token,
     not_after: Timestamp,
     /// The moment at which the first copy was sent. The lease that it may have got began then or
     /// later.
-    pub(super) sent: Instant,
+    pub(in crate::engine) sent: Instant,
     /// Set if a copy was not answered: it may still be in flight.
     unanswered: bool,
 }
 
 impl Copies {
     /// No copies: the claim was not sent.
-    pub(super) fn none(ask: &Ask) -> Self {
+    pub(in crate::engine) fn none(ask: &Ask) -> Self {
         Self { token: ask.token, not_after: ask.not_after, sent: Instant::now(), unanswered: false }
     }
 }
@@ -49,14 +50,14 @@ impl Copies {
 impl Once {
     /// Claims a key under a new token. A claim that is not answered is sent again unchanged. If it
     /// is given up although a copy may have been applied, its token is voided in the background.
-    pub(super) async fn claim(
+    pub(in crate::engine) async fn claim_once(
         &self,
         key: &Key,
         intent: &Intent,
         takeover: Takeover,
     ) -> Result<(Claim, Copies), RunError> {
         let asked = Instant::now();
-        let answer = self.send(key, intent, takeover, asked).await;
+        let answer = self.send_claim(key, intent, takeover, asked).await;
         let word = match &answer {
             Ok((claim, _)) => claim.word(),
             Err(_) => "unavailable",
@@ -70,7 +71,7 @@ impl Once {
         answer
     }
 
-    async fn send(
+    async fn send_claim(
         &self,
         key: &Key,
         intent: &Intent,
@@ -119,7 +120,10 @@ impl Once {
     }
 
     /// The time by the store's clock. The call is retried until the patience is over.
-    pub(super) async fn find_now(&self, patience: &mut Patience<'_>) -> Result<Timestamp, RunError> {
+    pub(in crate::engine) async fn find_now(
+        &self,
+        patience: &mut Patience<'_>,
+    ) -> Result<Timestamp, RunError> {
         loop {
             match call(self.engine.store.now()).await {
                 Ok(now) => return Ok(now),
@@ -134,7 +138,7 @@ impl Once {
     ///
     /// It must be called only when no work runs under the token, and not after an abandon that
     /// stands: the held key has this token, and the void would release it.
-    pub(super) fn void_later(&self, key: &Key, copies: &Copies) {
+    pub(in crate::engine) fn void_later(&self, key: &Key, copies: &Copies) {
         if !copies.unanswered {
             return;
         }
@@ -142,7 +146,7 @@ impl Once {
         let due = Instant::now() + patience + CALL_LIMIT;
         let Copies { token, not_after, .. } = *copies;
         let key = key.clone();
-        self.engine.voids.add(UnansweredClaim { key, token, not_after, due, patience, settled: false });
+        self.engine.voids.add(UnansweredClaim { key, token, not_after, due, patience, voided: false });
         self.start_voids_worker();
     }
 

@@ -1,4 +1,4 @@
-//! The renewals of the leases of all attempts in this process.
+//! The schedule of the renewals: the leases of all attempts of this process.
 //!
 //! ```text
 //! begin ──> scheduled ──(a third of the lease has passed)──> renewed by a task of its own
@@ -14,26 +14,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::patience::{CALL_LIMIT, call};
-use crate::fault;
-use crate::observe;
-use crate::protocol::answer::Ack;
+use super::renewer::Renewer;
 use crate::store::Store;
-use crate::words::error::StoreError;
 use crate::words::key::Key;
-use crate::words::lease::{Alarm, Fence, Lease};
+use crate::words::lease::{Fence, Lease};
 
 /// The attempts that run in this process, with the renewals of their leases.
 #[derive(Default)]
-pub(super) struct LiveAttempts(Mutex<State>);
+pub(in crate::engine) struct LiveAttempts(Mutex<Live>);
 
 #[derive(Default)]
-struct State {
+struct Live {
     attempts: BTreeSet<(Fence, Key)>,
     /// The schedule of each runtime: when one runtime stops, the leases of the others are still
     /// renewed.
@@ -62,7 +58,7 @@ impl Schedule {
     }
 }
 
-impl State {
+impl Live {
     /// Removes a lease. Its renewals end when the returned guard is dropped, if they have begun.
     fn remove(&mut self, renewal: &Renewal) -> Option<(DropGuard, JoinHandle<()>)> {
         let (_, token) = renewal.due;
@@ -79,11 +75,11 @@ impl State {
 impl LiveAttempts {
     /// Returns `true` if this attempt runs in this process: it is not lost, even if its lease is
     /// over.
-    pub(super) fn has(&self, key: &Key, fence: Fence) -> bool {
+    pub(in crate::engine) fn has(&self, key: &Key, fence: Fence) -> bool {
         self.state().attempts.contains(&(fence, key.clone()))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Live> {
         // Nothing panics while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +114,7 @@ impl LiveAttempts {
     /// due, or removes the schedule if it is empty.
     fn start_due(&self, runtime: Id) -> Option<Instant> {
         let mut state = self.state();
-        let State { schedules, tasks, .. } = &mut *state;
+        let Live { schedules, tasks, .. } = &mut *state;
         let schedule = schedules.get_mut(&runtime)?;
         let now = Instant::now();
         while let Some(first) = schedule.first_renewals.first_entry().filter(|first| first.key().0 <= now) {
@@ -148,7 +144,7 @@ async fn watch_schedule(attempts: Weak<LiveAttempts>, runtime: Id, earlier: Arc<
 }
 
 /// A guard for the renewals of one lease: they end when it is dropped.
-pub(super) struct Renewal {
+pub(in crate::engine) struct Renewal {
     attempts: Arc<LiveAttempts>,
     attempt: (Fence, Key),
     /// The moment at which the first renewal is due, and the token of the lease.
@@ -159,7 +155,7 @@ pub(super) struct Renewal {
 impl Renewal {
     /// Schedules the renewals of a lease that began at `since` or later. From now on the lease
     /// reports its loss.
-    pub(super) async fn begin(
+    pub(in crate::engine) async fn begin(
         store: &Arc<dyn Store>,
         lease: &mut Lease,
         length: Duration,
@@ -186,7 +182,7 @@ impl Renewal {
 
     /// Ends the renewals. When this returns, no renewal is in flight: a renewal that arrived after
     /// an abandon would revive the lease of a key without an attempt.
-    pub(super) async fn stop(self) {
+    pub(in crate::engine) async fn stop(self) {
         let begun = self.attempts.state().remove(&self);
         if let Some((stop, task)) = begun {
             drop(stop);
@@ -204,102 +200,5 @@ impl Drop for Renewal {
         // The lock is released before the guard is dropped, which wakes the task.
         drop(state);
         drop(begun);
-    }
-}
-
-/// The task that renews one lease.
-struct Renewer {
-    store: Arc<dyn Store>,
-    lease: Lease,
-    length: Duration,
-    /// The lease began at this moment or later.
-    since: Instant,
-    alarm: Arc<Alarm>,
-}
-
-impl Renewer {
-    async fn run(self: Box<Self>, stop: CancellationToken) {
-        // The moment at which the last successful renewal was sent: the lease began then or later.
-        let since = watch::Sender::new(self.since);
-        tokio::select! {
-            biased;
-            () = self.renew(&since, &stop) => {}
-            () = self.watch(since.subscribe()) => {}
-        }
-    }
-
-    /// Renews the lease three times in its length. A failed renewal is retried early, so one lost
-    /// message does not cost the lease.
-    async fn renew(&self, since: &watch::Sender<Instant>, stop: &CancellationToken) {
-        let mut next = self.since + self.length / 3;
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = sleep_until(next) => {}
-            }
-            let sent = Instant::now();
-            next = match timeout((self.length / 6).min(CALL_LIMIT), self.renew_once()).await {
-                Ok(Ok(true)) => {
-                    since.send_replace(sent);
-                    sent + self.length / 3
-                }
-                Ok(Ok(false)) => return,
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, key = ?self.lease.key(), "could not renew the lease");
-                    Instant::now() + self.length / 30
-                }
-                Err(_) => {
-                    tracing::debug!(key = ?self.lease.key(), "a renewal was not answered");
-                    Instant::now() + self.length / 30
-                }
-            };
-        }
-    }
-
-    /// Sends one renewal. Returns `true` if the lease is still this attempt's, and `false` if there
-    /// is nothing left to renew.
-    async fn renew_once(&self) -> Result<bool, StoreError> {
-        fault::reach("before_renew");
-        match self.store.renew(&self.lease, self.length).await? {
-            Ack::Applied | Ack::Repeated => Ok(true),
-            Ack::Finished if self.recorded_by_the_work().await? => Ok(false),
-            Ack::Finished | Ack::Superseded | Ack::Missing => {
-                self.raise("another attempt has the key");
-                Ok(false)
-            }
-        }
-    }
-
-    /// Returns `true` if this attempt has recorded the outcome, in a transaction of its work.
-    async fn recorded_by_the_work(&self) -> Result<bool, StoreError> {
-        let found = call(self.store.find(self.lease.key())).await?;
-        Ok(found.is_some_and(|record| record.token == self.lease.token()))
-    }
-
-    /// Raises the alarm when no renewal has succeeded for the length of the lease. The renewals
-    /// continue: unless another attempt takes over, a later one still succeeds.
-    async fn watch(&self, mut since: watch::Receiver<Instant>) {
-        loop {
-            let over = *since.borrow_and_update() + self.length;
-            let renewed = tokio::select! {
-                biased;
-                renewed = since.changed() => renewed,
-                () = sleep_until(over) => {
-                    self.raise("no renewal got through for a whole lease");
-                    since.changed().await
-                }
-            };
-            if renewed.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn raise(&self, why: &str) {
-        if self.alarm.raise() {
-            observe::lease_lost(self.store.name());
-            tracing::warn!(key = ?self.lease.key(), fence = %self.lease.fence(), "lost a lease: {why}");
-        }
     }
 }
