@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::job::Job;
 use super::suspects::Suspects;
-use super::{Committer, Lane, MAX_ANSWER_BYTES};
+use super::{Committer, Lane, answer_room};
 use crate::words::error::StoreError;
 
 /// The largest number of operations in a batch.
@@ -124,7 +124,7 @@ impl<C: Committer> Lanes<C> {
         let limit = share.min(MAX_BATCH);
         let mut jobs = Vec::with_capacity(limit);
         let mut bytes = 0;
-        let mut answers = Answers::none();
+        let mut answers = Answers::none(answer_room(self.committers));
         let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
         for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
             while jobs.len() < limit {
@@ -224,6 +224,7 @@ impl<C: Committer> Lanes<C> {
 /// The large answers that a batch will bring, each of known size.
 struct Answers<S> {
     bytes: usize,
+    limit: usize,
     /// The subjects of these answers: several operations about one subject get the same answer.
     brought: HashSet<S>,
     /// The subjects whose operations go later, so that the operations about one subject stay in
@@ -232,8 +233,8 @@ struct Answers<S> {
 }
 
 impl<S: Hash + Eq + Copy> Answers<S> {
-    fn none() -> Self {
-        Self { bytes: 0, brought: HashSet::new(), left: HashSet::new() }
+    fn none(limit: usize) -> Self {
+        Self { bytes: 0, limit, brought: HashSet::new(), left: HashSet::new() }
     }
 
     /// Returns `true` if the batch has room for the answer to this operation. There is always room
@@ -246,7 +247,7 @@ impl<S: Hash + Eq + Copy> Answers<S> {
         if self.brought.contains(&subject) {
             return true;
         }
-        let fits = self.brought.is_empty() || self.bytes + job.answer_bytes <= MAX_ANSWER_BYTES;
+        let fits = self.brought.is_empty() || self.bytes + job.answer_bytes <= self.limit;
         if fits && !self.left.contains(&subject) {
             self.bytes += job.answer_bytes;
             return self.brought.insert(subject);

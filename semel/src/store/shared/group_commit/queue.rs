@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::job::Job;
 use super::lanes::{ENOUGH, Lanes};
+use super::untaken::Untaken;
 use super::{Committer, Lane};
 use crate::words::error::StoreError;
 
@@ -18,6 +19,7 @@ pub(super) const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 /// The waiting operations, and the subjects on which committers are at work.
 pub(super) struct Queue<C: Committer> {
+    pub(super) untaken: Arc<Untaken>,
     lanes: Mutex<Lanes<C>>,
     filled: Notify,
     owner_room: Arc<Semaphore>,
@@ -35,6 +37,7 @@ pub(super) struct Taken<C: Committer> {
 impl<C: Committer> Queue<C> {
     pub(super) fn new(committers: usize) -> Self {
         Self {
+            untaken: Arc::default(),
             lanes: Mutex::new(Lanes::new(committers)),
             filled: Notify::new(),
             owner_room: Arc::new(Semaphore::new(LANE_ROOM)),

@@ -69,6 +69,7 @@ impl<C: Committer> Worker<C> {
             if count > 1 && queue.is_short() {
                 yield_now().await;
             }
+            queue.untaken.wait().await;
         }
     }
 
