@@ -16,6 +16,7 @@ use crate::gateway::request::jwt::{KeySource, Verifier};
 use crate::gateway::request::passing::Passing;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::drip::LEAST_RATE;
+use crate::gateway::upstream::headers::Unwanted;
 use crate::gateway::upstream::{Client, Upstream};
 
 /// The routes, and the default for all other requests.
@@ -58,7 +59,8 @@ impl Table {
     ) -> anyhow::Result<Self> {
         let cover = |pattern: &Pattern, route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
             let Some(origin) = route.upstream.clone() else { return Ok(None) };
-            let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout, passing.clone());
+            let (client, unwanted) = (client.clone(), Unwanted::of(config));
+            let upstream = Upstream::new(client, origin, route.upstream_timeout, unwanted, passing.clone());
             let layer = layer_of(config, pattern, route, layer)?;
             let mut published = layer.published();
             let service = layer.layer(upstream.clone());

@@ -12,6 +12,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use semel::Lease;
 use semel::http::Verdict;
 
+use crate::config::{Config, Underscores, guarded};
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
@@ -73,9 +75,40 @@ fn join_cookies(headers: &mut HeaderMap) {
     headers.insert(COOKIE, joined.expect("valid values make a valid one"));
 }
 
+/// The fields of clients that are not for the service. They are removed behind the layer, which
+/// still has to see them: any of them can show that the request comes from one of several callers.
+pub(in crate::gateway) struct Unwanted {
+    underscores: Underscores,
+    scope_headers: Vec<HeaderName>,
+}
+
+impl Unwanted {
+    pub(in crate::gateway) fn of(config: &Config) -> Self {
+        Self { underscores: config.underscores, scope_headers: config.scope_headers.clone() }
+    }
+
+    /// Returns `true` for a field that only the gateway may set, and for one that a service could
+    /// mistake for another field: many services treat an underscore as a hyphen.
+    fn has(&self, name: &HeaderName) -> bool {
+        let name = name.as_str();
+        name.starts_with("semel-")
+            || name.contains('_')
+                && (self.underscores == Underscores::Drop
+                    || guarded::is_guarded(&name.replace('_', "-"), &self.scope_headers))
+    }
+
+    fn remove_from(&self, headers: &mut HeaderMap) {
+        let found: Vec<HeaderName> = headers.keys().filter(|name| self.has(name)).cloned().collect();
+        for name in found {
+            headers.remove(name);
+        }
+    }
+}
+
 /// Turns the headers of a client into those of the request to the upstream.
 pub(in crate::gateway) fn for_upstream(
     headers: &mut HeaderMap,
+    unwanted: &Unwanted,
     uri: &Uri,
     from: Option<IpAddr>,
     is_tls: bool,
@@ -83,6 +116,7 @@ pub(in crate::gateway) fn for_upstream(
     let takes_trailers =
         headers.get_all(TE).iter().flat_map(tokens).any(|token| token.eq_ignore_ascii_case("trailers"));
     strip(headers);
+    unwanted.remove_from(headers);
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -179,6 +213,11 @@ mod tests {
             .collect()
     }
 
+    fn unwanted(settings: &str) -> Unwanted {
+        let settings = format!("upstream = 'http://a'\n{settings}");
+        Unwanted::of(&Config::new(toml::from_str(&settings).unwrap()).unwrap())
+    }
+
     #[test]
     fn what_is_between_neighbours_stays_there() {
         let mut sent = headers(&[
@@ -193,7 +232,7 @@ mod tests {
             ("idempotency-key", "k"),
             ("x-forwarded-for", "10.0.0.1"),
         ]);
-        for_upstream(&mut sent, &Uri::from_static("/"), Some([127, 0, 0, 1].into()), true);
+        for_upstream(&mut sent, &unwanted(""), &Uri::from_static("/"), Some([127, 0, 0, 1].into()), true);
         let left: Vec<_> =
             sent.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(
@@ -204,6 +243,30 @@ mod tests {
                 ("x-forwarded-proto", "https"),
             ]
         );
+    }
+
+    #[test]
+    fn what_only_the_gateway_says_and_what_has_an_underscore_is_taken_off() {
+        let sent = headers(&[
+            ("host", "a"),
+            ("semel-key", "forged"),
+            ("semel-anything", "forged"),
+            ("semel_fence", "9"),
+            ("idempotency_key", "k"),
+            ("x_forwarded_for", "10.0.0.1"),
+            ("x_real_ip", "10.0.0.1"),
+            ("x_mine", "1"),
+            ("x-user", "1"),
+            ("x_user", "2"),
+        ]);
+        let left = |settings: &str| {
+            let mut left = sent.clone();
+            unwanted(settings).remove_from(&mut left);
+            left.keys().map(|name| name.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(left(""), ["host", "x-user"]);
+        let allowed = "underscores = 'allow'\nscope = 'header:X-User'";
+        assert_eq!(left(allowed), ["host", "x_mine", "x-user"]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ use crate::config::Origin;
 use crate::gateway::request::passing::Passing;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::{Moved, Outbound, Returned};
+use crate::gateway::upstream::headers::Unwanted;
 use crate::gateway::upstream::line::{Doubts, Exchanges, Lines, Unsent};
 use crate::gateway::upstream::patient::Broken;
 use crate::gateway::upstream::spare::{Spare, Spares, Sparing};
@@ -100,6 +101,7 @@ struct Shared {
     client: Client,
     origin: Origin,
     patience: Duration,
+    unwanted: Unwanted,
     passing: Passing,
     seconds: Histogram,
 }
@@ -109,10 +111,11 @@ impl Upstream {
         client: Client,
         origin: Origin,
         patience: Duration,
+        unwanted: Unwanted,
         passing: Passing,
     ) -> Self {
         let seconds = metrics::histogram!("semel_gateway_upstream_seconds");
-        Self(Arc::new(Shared { client, origin, patience, passing, seconds }))
+        Self(Arc::new(Shared { client, origin, patience, unwanted, passing, seconds }))
     }
 
     /// The places for requests that are passed through, shared by all upstreams.
@@ -135,7 +138,7 @@ impl Upstream {
         let from = parts.extensions.get::<Downstream>();
         let (peer, is_tls): (Option<IpAddr>, bool) =
             from.map_or((None, false), |from| (Some(from.peer.ip()), from.is_tls));
-        headers::for_upstream(&mut parts.headers, &parts.uri, peer, is_tls);
+        headers::for_upstream(&mut parts.headers, &self.0.unwanted, &parts.uri, peer, is_tls);
         if let Some(lease) = parts.extensions.get::<Lease>() {
             headers::tell(&mut parts.headers, lease);
         }
