@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::HeaderName;
 use http::{Method, Request};
 use semel::Scope;
 use semel::http::{Anonymous, Idempotency, IdempotencyLayer};
@@ -18,6 +19,9 @@ use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::drip::LEAST_RATE;
 use crate::gateway::upstream::headers::Unwanted;
 use crate::gateway::upstream::{Client, Upstream};
+
+/// The header with the key.
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The routes, and the default for all other requests.
 pub(in crate::gateway) struct Table {
@@ -117,14 +121,14 @@ impl Target {
 /// Returns `true` if a request is read to its end before it is passed on.
 pub(in crate::gateway) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
     let Target::Covered(covered) = target else { return false };
-    covered.methods.contains(request.method()) && request.headers().contains_key("idempotency-key")
+    covered.methods.contains(request.method()) && request.headers().contains_key(&KEY)
 }
 
 /// The reason why the key of a request would not apply, although its client relies on it.
 pub(in crate::gateway) fn uncovered<B>(target: &Target, request: &Request<B>) -> Option<&'static str> {
     let counts_anywhere =
         matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
-    if !counts_anywhere || !request.headers().contains_key("idempotency-key") {
+    if !counts_anywhere || !request.headers().contains_key(&KEY) {
         return None;
     }
     match target {

@@ -56,11 +56,14 @@ pub(in crate::gateway) fn belongs_to_the_connection(name: &str) -> bool {
         || OF_THE_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own.as_str()))
 }
 
-/// Removes the fields that belong to a connection, and those that Connection names.
-fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> =
-        headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok()).collect();
-    for name in named.iter().chain(&OF_THE_CONNECTION) {
+/// Removes the fields that belong to a connection, those that Connection names, and others.
+fn strip(headers: &mut HeaderMap, is_other: impl Fn(&HeaderName) -> bool) {
+    let named = headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok());
+    let mut out: Vec<HeaderName> = named.collect();
+    // Of many names, few are in a head: looking at its names is cheaper than looking each of them up.
+    let is_out = |name: &&HeaderName| OF_THE_CONNECTION.contains(name) || is_other(name);
+    out.extend(headers.keys().filter(is_out).cloned());
+    for name in out {
         headers.remove(name);
     }
 }
@@ -96,13 +99,6 @@ impl Unwanted {
                 && (self.underscores == Underscores::Drop
                     || guarded::is_guarded(&name.replace('_', "-"), &self.scope_headers))
     }
-
-    fn remove_from(&self, headers: &mut HeaderMap) {
-        let found: Vec<HeaderName> = headers.keys().filter(|name| self.has(name)).cloned().collect();
-        for name in found {
-            headers.remove(name);
-        }
-    }
 }
 
 /// Turns the headers of a client into those of the request to the upstream.
@@ -115,16 +111,13 @@ pub(in crate::gateway) fn for_upstream(
 ) {
     let takes_trailers =
         headers.get_all(TE).iter().flat_map(tokens).any(|token| token.eq_ignore_ascii_case("trailers"));
-    strip(headers);
-    unwanted.remove_from(headers);
-    if takes_trailers {
-        headers.insert(TE, HeaderValue::from_static("trailers"));
-    }
     // The length is that of the new body, and the body has been requested already. Trailers of a
     // request are dropped: fields that they add to the head were not there when the key was
     // claimed.
-    for name in [CONTENT_LENGTH, EXPECT, TRAILER] {
-        headers.remove(name);
+    let of_the_body = [CONTENT_LENGTH, EXPECT, TRAILER];
+    strip(headers, |name| of_the_body.contains(name) || unwanted.has(name));
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     join_cookies(headers);
     if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
@@ -133,8 +126,10 @@ pub(in crate::gateway) fn for_upstream(
     if let Some(from) = from {
         // All addresses are joined in one line, because many services read the first line only.
         let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
-        let all: Vec<_> = before.map(str::to_owned).chain([from.to_string()]).collect();
-        headers.insert(FORWARDED_FOR, text(&all.join(", ")));
+        let mut all = String::new();
+        before.for_each(|before| all.extend([before, ", "]));
+        all.push_str(&from.to_string());
+        headers.insert(FORWARDED_FOR, text(&all));
     }
     let proto = HeaderValue::from_static(if is_tls { "https" } else { "http" });
     headers.entry(FORWARDED_PROTO).or_insert(proto);
@@ -183,8 +178,7 @@ pub(in crate::gateway) fn is_misframed(headers: &HeaderMap) -> bool {
 pub(in crate::gateway) fn for_client(headers: &mut HeaderMap) -> Option<Verdict> {
     let said: Vec<Vec<u8>> =
         headers.get_all(VERDICT).iter().map(|word| word.as_bytes().to_ascii_lowercase()).collect();
-    headers.remove(VERDICT);
-    strip(headers);
+    strip(headers, |name| *name == VERDICT);
     let (word, others) = said.split_first()?;
     if others.iter().any(|other| other != word) {
         return Some(Verdict::Abandon("the upstream contradicted itself".to_owned()));
@@ -261,12 +255,12 @@ mod tests {
         ]);
         let left = |settings: &str| {
             let mut left = sent.clone();
-            unwanted(settings).remove_from(&mut left);
+            for_upstream(&mut left, &unwanted(settings), &Uri::from_static("/"), None, false);
             left.keys().map(|name| name.as_str().to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(left(""), ["host", "x-user"]);
+        assert_eq!(left(""), ["host", "x-user", "x-forwarded-proto"]);
         let allowed = "underscores = 'allow'\nscope = 'header:X-User'";
-        assert_eq!(left(allowed), ["host", "x_mine", "x-user"]);
+        assert_eq!(left(allowed), ["host", "x_mine", "x-user", "x-forwarded-proto"]);
     }
 
     #[test]
