@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use testkit::servers::RedisServers;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -366,6 +367,87 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
         assert_eq!(gateway.post(key, "{}").await.body.len(), MIB - 100);
     }
     assert_eq!(upstream.count(), 4);
+}
+
+/// Records 100 large answers, and asks for all of them at once, several times. Returns the gateway
+/// and its memory in use before.
+async fn large_replays_of_many_keys(change: impl FnOnce(Setup) -> Setup) -> (Gateway, u64) {
+    let body = vec![b'x'; MIB - 100];
+    let upstream = Upstream::start(move |_| {
+        let body = body.clone();
+        async move { answer("200 OK", "", body) }
+    })
+    .await;
+    let (gateway, before) = little(change(Setup::before(upstream.address)), "8MiB").await;
+    for key in 0..100 {
+        assert_eq!(gateway.post(&format!("key {key}"), "{}").await.status, 200);
+    }
+    for _ in 0..4 {
+        let (mut clients, mut asked) = (Vec::new(), JoinSet::new());
+        for _ in 0..4 {
+            clients.push(Client::new(&gateway).await);
+        }
+        for number in 0..400 {
+            let key = format!("key {}", number % 100);
+            let reply = clients[number % 4].asking(keyed(&key, Pieces::whole("{}")));
+            asked.spawn(async move {
+                let reply = reply.await.expect("an answer");
+                let status = reply.status().as_u16();
+                let body = http_body_util::BodyExt::collect(reply.into_body()).await.expect("it is whole");
+                (status, body.to_bytes().len())
+            });
+        }
+        let (mut replayed, mut refused) = (0, 0);
+        while let Some(told) = asked.join_next().await {
+            match told.unwrap() {
+                (200, length) => {
+                    assert_eq!(length, MIB - 100);
+                    replayed += 1;
+                }
+                (503, _) => refused += 1,
+                (other, _) => panic!("{other}"),
+            }
+        }
+        println!("{replayed} replayed, {refused} refused");
+        assert!(replayed > 0);
+    }
+    assert_eq!(upstream.count(), 1 + 100);
+    (gateway, before)
+}
+
+/// Regression: answers that a store had loaded counted only when the tasks of their requests ran.
+#[tokio::test]
+async fn large_replays_of_many_keys_from_postgres_stay_within_the_budget() {
+    let store = testkit::stores::postgres::database().await;
+    let over_postgres = |setup: Setup| setup.with("--store", &store).with("--migrate", "true");
+    let (gateway, before) = large_replays_of_many_keys(over_postgres).await;
+    gateway.stays_within(before, 8 << 20);
+}
+
+#[tokio::test]
+async fn large_replays_of_many_keys_from_sqlite_stay_within_the_budget() {
+    let (gateway, before) = large_replays_of_many_keys(|setup| setup).await;
+    gateway.stays_within(before, 8 << 20);
+}
+
+#[tokio::test]
+async fn large_replays_of_many_keys_from_redis_stay_within_the_budget() {
+    let mut servers = RedisServers::new().expect("the binaries of Redis");
+    let store = servers.start("redis", "--appendonly no").expect("a server");
+    let (gateway, before) = large_replays_of_many_keys(|setup| setup.with("--store", &store)).await;
+    gateway.stays_within(before, 8 << 20);
+}
+
+/// A cache is a second store, and each answer that it does not have is sent to it.
+#[tokio::test]
+async fn large_replays_of_many_keys_past_a_cache_need_the_memory_of_a_second_store() {
+    let mut servers = RedisServers::new().expect("the binaries of Redis");
+    let cache = servers.start("redis", "--maxmemory 16mb --maxmemory-policy allkeys-lru").expect("a server");
+    let store = testkit::stores::postgres::database().await;
+    let behind_a_cache =
+        |setup: Setup| setup.with("--store", &store).with("--migrate", "true").with("--cache", &cache);
+    let (gateway, before) = large_replays_of_many_keys(behind_a_cache).await;
+    gateway.stays_within(before, (8 << 20) + (16 << 20));
 }
 
 #[tokio::test]

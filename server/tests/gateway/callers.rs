@@ -96,6 +96,9 @@ async fn a_local_caller_without_credentials_is_let_in_unless_a_proxy_sends_it() 
         // Connection cannot make it look as if there were none.
         let hidden = format!("{sign}: 1.2.3.4\r\nConnection: {sign}\r\n");
         pay(&gateway, &hidden).await.problem(400, "request_malformed");
+        // Fields with an underscore are not for the service, and are signs all the same.
+        let underscored = sign.replace('-', "_");
+        pay(&gateway, &format!("{underscored}: 1.2.3.4\r\n")).await.problem(400, "idempotency_scope_missing");
     }
     assert_eq!(upstream.count(), 1);
 }

@@ -38,10 +38,15 @@ impl Credential {
     /// Returns `true` if a header's name suggests that its value is a secret: it contains `auth`,
     /// `token`, `key`, `secret`, `session`, `cookie` or `password`.
     pub fn is_likely_in(name: &HeaderName) -> bool {
+        Self::is_likely(name.as_str())
+    }
+
+    /// The same for a name in lower case.
+    pub(in crate::http) fn is_likely(name: &str) -> bool {
         // The following two belong to a request rather than to a caller.
         let words = ["auth", "token", "key", "secret", "session", "cookie", "password"];
-        words.iter().any(|word| name.as_str().contains(word))
-            && !["idempotency-key", "sec-websocket-key"].contains(&name.as_str())
+        words.iter().any(|word| name.contains(word))
+            && !["idempotency-key", "sec-websocket-key"].contains(&name)
     }
 
     /// The values in a request; none if all of them are blank.
@@ -59,6 +64,15 @@ impl Credential {
             values.clear();
         }
         values
+    }
+
+    /// Returns `true` if a request has it, and it is not blank.
+    pub(in crate::http) fn is_in(&self, headers: &HeaderMap) -> bool {
+        let may_be = match self {
+            Self::Header(name) => headers.contains_key(name),
+            Self::Cookie(_) => headers.contains_key(COOKIE),
+        };
+        may_be && !self.values(headers).is_empty()
     }
 
     /// The kind and the name, for digests.

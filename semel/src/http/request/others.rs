@@ -1,5 +1,7 @@
 //! The signs by which a request shows that it comes from one of several callers.
 
+use std::borrow::Cow;
+
 use ::http::header::HeaderName;
 
 use crate::http::request::credentials::Credential;
@@ -60,27 +62,41 @@ pub const PROXY_HEADERS: [&str; 42] = [
 /// The words that suggest, in the name of a header, that it names a caller.
 const CALLERS: [&str; 5] = ["user", "tenant", "account", "customer", "principal"];
 
-/// Returns `true` if a header is one of [`PROXY_HEADERS`].
+/// Returns `true` if a header is one of [`PROXY_HEADERS`]. An underscore in its name counts as a
+/// hyphen.
 pub fn is_of_proxy(name: &HeaderName) -> bool {
+    is_listed(&hyphenated(name))
+}
+
+/// The name with hyphens for underscores: to many services both are the same header.
+fn hyphenated(name: &HeaderName) -> Cow<'_, str> {
+    match name.as_str() {
+        name if name.contains('_') => Cow::Owned(name.replace('_', "-")),
+        name => Cow::Borrowed(name),
+    }
+}
+
+fn is_listed(name: &str) -> bool {
     PROXY_HEADERS.iter().any(|listed| match listed.strip_suffix('*') {
-        Some(beginning) => name.as_str().starts_with(beginning),
-        None => name.as_str() == *listed,
+        Some(beginning) => name.starts_with(beginning),
+        None => name == *listed,
     })
 }
 
 /// Returns `true` if a header suggests that the request comes from one of several callers: it is
-/// one that proxies add, or its name suggests a credential or the name of a caller.
+/// one that proxies add, or its name suggests a credential or the name of a caller. An underscore
+/// in its name counts as a hyphen.
 ///
 /// Under [`Anonymous::ShareLocal`](crate::http::Anonymous::ShareLocal) a request with such a header
 /// and without credentials is refused. The gateway refuses requests whose `Connection` field would
 /// remove one of these headers.
 pub fn suggests_others(name: &HeaderName) -> bool {
+    let name = &*hyphenated(name);
     let names_caller = || {
         // Browsers and other clients send these by themselves.
-        !["user-agent", "sec-fetch-user"].contains(&name.as_str())
-            && CALLERS.iter().any(|word| name.as_str().contains(word))
+        !["user-agent", "sec-fetch-user"].contains(&name) && CALLERS.iter().any(|word| name.contains(word))
     };
-    is_of_proxy(name) || Credential::is_likely_in(name) || names_caller()
+    is_listed(name) || Credential::is_likely(name) || names_caller()
 }
 
 #[cfg(test)]
@@ -109,6 +125,9 @@ mod tests {
             "x-session-id",
             "x-user-id",
             "x-tenant",
+            "x_forwarded_for",
+            "remote_addr",
+            "x_user_id",
         ] {
             assert!(suggests_others(&HeaderName::from_static(name)), "{name}");
         }
@@ -133,7 +152,9 @@ mod tests {
             "sec-fetch-user",
             "traceparent",
             "user-agent",
+            "user_agent",
             "x-request-id",
+            "x_request_id",
         ] {
             assert!(!suggests_others(&HeaderName::from_static(name)), "{name}");
         }

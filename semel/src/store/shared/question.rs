@@ -6,7 +6,7 @@ use crate::store::backend::{Opened, Replaced, Written};
 use crate::store::shared::group_commit::Lane;
 use crate::store::shared::record_id::Id;
 use crate::words::key::Key;
-use crate::words::record::Record;
+use crate::words::record::{Record, RecordState};
 
 /// One operation about one key.
 pub(crate) struct Question {
@@ -59,6 +59,19 @@ pub(crate) enum What {
     Replaced(Replaced),
     Written(Written),
     Read(Option<Box<Record>>),
+}
+
+impl What {
+    /// The approximate size of its data: that of the body, next to which the rest is small.
+    pub(crate) fn size(&self) -> usize {
+        let record = match self {
+            Self::Opened(Opened::Found(record)) => record,
+            Self::Written(Written::Unapplied(Some(record))) | Self::Read(Some(record)) => record,
+            Self::Opened(_) | Self::Replaced(_) | Self::Written(_) | Self::Read(None) => return 0,
+        };
+        let RecordState::Done { outcome, .. } = &record.state else { return 0 };
+        outcome.body().map_or(0, |body| body.len())
+    }
 }
 
 /// An item of one of the primitives, with its form as a question and the matching form of its

@@ -60,6 +60,10 @@ impl group_commit::Committer for Committer {
         0
     }
 
+    fn size(_: &Arc<Question>, answer: &Answer) -> usize {
+        answer.what.size()
+    }
+
     fn is_apart(_: &Arc<Question>) -> bool {
         false
     }

@@ -26,6 +26,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -41,7 +43,7 @@ use crate::gateway::accept::idle::Idle;
 use crate::gateway::accept::screen::Tunnel;
 use crate::gateway::accept::stream::Stream;
 use crate::gateway::accept::taken::{Streams, Taken};
-use crate::gateway::request::serve::serve;
+use crate::gateway::request::serve::{mark_last, serve};
 use crate::gateway::state::{Current, State};
 use crate::gateway::upstream::Downstream;
 
@@ -131,6 +133,12 @@ async fn greet(io: TcpStream, from: Downstream, server: Server) {
     }
 }
 
+/// The reason why a connection gets no further requests.
+enum End {
+    Stop,
+    Idle,
+}
+
 /// Serves the requests of a connection. After a stop signal, the request in progress is the last.
 async fn converse<I>(io: I, from: Downstream, current: &Current, server: &Server)
 where
@@ -150,9 +158,13 @@ where
         // Each request uses the configuration in force when it arrives.
         let (state, current, tunnel) = (Arc::clone(state), state.current(), tunnel.clone());
         let worker = *worker;
-        let busy = (request.version() == Version::HTTP_2).then(|| idle.enter());
+        let is_http_2 = request.version() == Version::HTTP_2;
+        let busy = is_http_2.then(|| idle.enter());
         async move {
-            let response = serve(&current.config, &current.tables[worker], request, from, tunnel).await;
+            let mut response = serve(&current.config, &current.tables[worker], request, from, &tunnel).await;
+            if !is_http_2 {
+                mark_last(&mut response, &tunnel);
+            }
             state.meter.answered(response.status());
             Ok::<_, Infallible>(response.map(|body| Taken::new(body, busy)))
         }
@@ -174,20 +186,31 @@ where
         .keep_alive_interval(current.config.header_timeout)
         .keep_alive_timeout(current.config.header_timeout);
     let mut connection = std::pin::pin!(protocol.serve_connection_with_upgrades(io, service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let end = async {
+        tokio::select! {
+            () = stop.cancelled() => End::Stop,
+            () = idle.lasts(current.config.header_timeout) => End::Idle,
         }
-        () = idle.lasts(current.config.header_timeout) => {
+    };
+    // The set polls the end when that is woken, and not with each request: it takes locks that all
+    // connections share.
+    let mut end = FuturesUnordered::from_iter([end]);
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        Some(end) = end.next() => {
             connection.as_mut().graceful_shutdown();
-            idle.touch();
-            // A client that is closing, or has just sent a request, is waited for; an idle one is
-            // not.
-            tokio::select! {
-                ended = connection => ended,
-                () = idle.lasts(current.config.header_timeout) => return,
+            match end {
+                End::Stop => connection.await,
+                End::Idle => {
+                    idle.touch();
+                    // A client that is closing, or has just sent a request, is waited for; an idle
+                    // one is not.
+                    tokio::select! {
+                        ended = connection => ended,
+                        () = idle.lasts(current.config.header_timeout) => return,
+                    }
+                }
             }
         }
     };

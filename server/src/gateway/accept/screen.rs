@@ -133,12 +133,18 @@ impl Screen {
                     *left -= passed;
                 }
                 _ => {
-                    if self.step(bytes[at]).is_err() {
+                    // Most bytes of a head are within its lines, which are not examined one by one.
+                    let text = if self.is_in_line() { text_of(&bytes[at..]) } else { &[] };
+                    let (followed, passed) = match text {
+                        [] => (self.end(bytes[at]), 1),
+                        text => (self.add(text), text.len()),
+                    };
+                    if followed.is_err() {
                         bytes[at] = 0;
                         self.place = Place::Refused;
                         return at + 1;
                     }
-                    at += 1;
+                    at += passed;
                 }
             }
         }
@@ -160,8 +166,24 @@ impl Screen {
         self.tunnel.expects_more()
     }
 
-    /// One byte of a line, or of the line end after a chunk.
-    fn step(&mut self, byte: u8) -> Result<(), Broken> {
+    /// Returns `true` if the next bytes belong to a line, or end it.
+    fn is_in_line(&self) -> bool {
+        !self.returned && !matches!(self.place, Place::Chunk(_))
+    }
+
+    /// Adds bytes to the current line.
+    fn add(&mut self, text: &[u8]) -> Result<(), Broken> {
+        // A line that begins with a space would continue the previous one.
+        let is_first = self.length == 0 && self.place != Place::Start;
+        ensure(!is_first || !matches!(text, [b' ' | b'\t', ..]))?;
+        self.length += text.len();
+        let kept = text.len().min(LINE - self.line.len());
+        self.line.extend_from_slice(&text[..kept]);
+        Ok(())
+    }
+
+    /// A byte of a line end: that of a line, or the one after a chunk.
+    fn end(&mut self, byte: u8) -> Result<(), Broken> {
         if let Place::Chunk(left) = self.place {
             let expected = if left == 2 { b'\r' } else { b'\n' };
             ensure(byte == expected)?;
@@ -171,26 +193,15 @@ impl Screen {
         // A line ends in CR LF, and neither occurs anywhere else: not alone, and not in reverse
         // order.
         ensure((byte == b'\n') == self.returned)?;
-        match byte {
-            b'\r' => self.returned = true,
-            b'\n' => {
-                self.returned = false;
-                let line = std::mem::take(&mut self.line);
-                let length = std::mem::take(&mut self.length);
-                self.end_line(&line, length)?;
-                self.line = line;
-                self.line.clear();
-            }
-            _ => {
-                // A line that begins with a space would continue the previous one.
-                let folded = self.length == 0 && self.place != Place::Start && matches!(byte, b' ' | b'\t');
-                ensure(!folded)?;
-                self.length += 1;
-                if self.line.len() < LINE {
-                    self.line.push(byte);
-                }
-            }
+        self.returned = byte == b'\r';
+        if self.returned {
+            return Ok(());
         }
+        let line = std::mem::take(&mut self.line);
+        let length = std::mem::take(&mut self.length);
+        self.end_line(&line, length)?;
+        self.line = line;
+        self.line.clear();
         Ok(())
     }
 
@@ -246,6 +257,12 @@ impl Screen {
         }
         Ok(())
     }
+}
+
+/// The bytes before the next line end.
+fn text_of(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+    &bytes[..end.unwrap_or(bytes.len())]
 }
 
 fn ensure(holds: bool) -> Result<(), Broken> {

@@ -1,18 +1,18 @@
-//! The checks and the removal of fields before a route is looked up.
+//! The checks before a route is looked up.
 
 use http::header::{CONNECTION, HOST, HeaderName, UPGRADE};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, Version};
 use semel::http::suggests_others;
 
-use crate::config::{Config, Underscores, guarded};
+use crate::config::{Config, guarded};
 use crate::gateway::accept::FIELDS;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::Returned;
 use crate::gateway::upstream::headers::{belongs_to_the_connection, tokens};
 
-/// Refuses requests that another server could read differently, and removes the fields that are not
-/// for the service.
+/// Refuses requests that another server could read differently, and removes the fields that
+/// Connection names.
 pub(in crate::gateway) fn admit<B>(
     request: &mut Request<B>,
     config: &Config,
@@ -29,9 +29,6 @@ pub(in crate::gateway) fn admit<B>(
     }
     for name in named {
         request.headers_mut().remove(name.as_str());
-    }
-    for name in not_for_the_service(request.headers(), config) {
-        request.headers_mut().remove(name);
     }
     Ok(())
 }
@@ -101,18 +98,6 @@ fn is_counted_on(name: &str, config: &Config) -> bool {
 /// the field, a request on loopback would look like one of a local caller.
 fn is_sign_of_others(name: &str) -> bool {
     name.parse().is_ok_and(|name: HeaderName| suggests_others(&name))
-}
-
-/// The fields that only the gateway may set, and those that a service could mistake for another
-/// field: many services treat an underscore as a hyphen.
-fn not_for_the_service(headers: &HeaderMap, config: &Config) -> Vec<HeaderName> {
-    let is_dropped = |name: &&HeaderName| {
-        let name = name.as_str();
-        name.starts_with("semel-")
-            || name.contains('_')
-                && (config.underscores == Underscores::Drop || is_counted_on(&name.replace('_', "-"), config))
-    };
-    headers.keys().filter(is_dropped).cloned().collect()
 }
 
 /// The protocol that the request asks to upgrade to, if any.
@@ -213,6 +198,7 @@ mod tests {
             "x-user",
             "X-User-Id",
             "x-tenant",
+            "X_Forwarded_For",
             "semel-fence",
         ] {
             assert_eq!(named(bad, ""), None, "{bad}");
@@ -220,25 +206,6 @@ mod tests {
         assert_eq!(named("X-Shop", "scope = 'header:X-Shop'"), None);
         let route = "[[route]]\npath = '/a'\nscope = 'header:X-Shop'";
         assert_eq!(named("x-shop", route), None);
-    }
-
-    #[test]
-    fn what_only_the_gateway_says_and_what_has_an_underscore_is_taken_off() {
-        let fields = [
-            ("host", "a"),
-            ("semel-key", "forged"),
-            ("Semel-Anything", "forged"),
-            ("semel_fence", "9"),
-            ("idempotency_key", "k"),
-            ("x_forwarded_for", "10.0.0.1"),
-            ("x_real_ip", "10.0.0.1"),
-            ("x_mine", "1"),
-            ("x-user", "1"),
-            ("x_user", "2"),
-        ];
-        assert_eq!(left("POST", "/", &fields, "").unwrap(), ["host", "x-user"]);
-        let allowed = "underscores = 'allow'\nscope = 'header:X-User'";
-        assert_eq!(left("POST", "/", &fields, allowed).unwrap(), ["host", "x_mine", "x-user"]);
     }
 
     #[test]

@@ -19,32 +19,23 @@ use crate::gateway::upstream::body::{Inbound, Moved, Reply, Returned};
 /// The path at which the gateway describes itself to clients.
 const PUBLISHED: &str = "/.well-known/idempotency";
 
-/// Answers a request. A refusal before the whole request has arrived is the last answer of its
-/// connection, and says so: hyper does not read the rest.
-pub(in crate::gateway) async fn serve(
-    config: &Config,
-    table: &Table,
-    request: Request<Incoming>,
-    from: Downstream,
-    tunnel: Tunnel,
-) -> Response<Reply> {
-    let is_http_1 = request.version() < Version::HTTP_2;
-    let mut response = answer(config, table, request, from, tunnel.clone()).await;
+/// Marks a refusal over HTTP/1 before the whole request has arrived as the last answer of its
+/// connection: hyper does not read the rest.
+pub(in crate::gateway) fn mark_last(response: &mut Response<Reply>, tunnel: &Tunnel) {
     let told = response.extensions();
     let is_refusal = told.get::<Own>().is_some() || told.get::<Rejection>().is_some();
-    if is_refusal && is_http_1 && tunnel.expects_more() {
+    if is_refusal && tunnel.expects_more() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    response
 }
 
-/// The answer: at the door, from a route's layer, or by passing the request on.
-async fn answer(
+/// Answers a request: at the door, from a route's layer, or by passing it on.
+pub(in crate::gateway) async fn serve(
     config: &Config,
     table: &Table,
     mut request: Request<Incoming>,
     from: Downstream,
-    tunnel: Tunnel,
+    tunnel: &Tunnel,
 ) -> Response<Reply> {
     if let Err(refused) = door::admit(&mut request, config) {
         return refused.map(Reply::Other);
@@ -55,11 +46,14 @@ async fn answer(
     let Some(target) = table.target(request.uri().path()) else {
         return Problem::NO_ROUTE.response(None).map(Reply::Other);
     };
-    if let (Uncovered::Refuse, Some(why)) = (config.uncovered, table::uncovered(target, &request)) {
+    if matches!(config.uncovered, Uncovered::Refuse)
+        && let Some(why) = table::uncovered(target, &request)
+    {
         return Problem::UNCOVERED.response(Some(why)).map(Reply::Other);
     }
     // The layer reads a request with a key within a time limit, and reports a timeout itself.
-    let mut request = if table::reads(target, &request) {
+    let is_keyed = table::reads(target, &request);
+    let mut request = if is_keyed {
         request.map(Inbound::read)
     } else {
         let moved = Moved::new();
@@ -68,7 +62,6 @@ async fn answer(
         request
     };
     request.extensions_mut().insert(from);
-    let is_keyed = table::reads(target, &request);
     let passing = target.upstream().passing();
     if is_keyed && passing.is_exhausted() {
         return Problem::BUSY.for_now().map(Reply::Other);
@@ -89,9 +82,10 @@ async fn answer(
         match upgrade {
             _ if covered => return Problem::UPGRADE.response(None).map(Reply::Other),
             Upgrade::WebSocket if request.method() == Method::GET => {
-                return tunnel::open(target.upstream(), request, tunnel, config.websocket_timeout)
-                    .await
-                    .map(Reply::Other);
+                let (upstream, tunnel) = (target.upstream(), tunnel.clone());
+                // The futures of rare ways are boxed, which keeps the future of each request small.
+                let opened = Box::pin(tunnel::open(upstream, request, tunnel, config.websocket_timeout));
+                return opened.await.map(Reply::Other);
             }
             Upgrade::WebSocket | Upgrade::Other => {}
         }

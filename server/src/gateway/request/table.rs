@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::HeaderName;
 use http::{Method, Request};
 use semel::Scope;
 use semel::http::{Anonymous, IDEMPOTENCY_KEY, Idempotency, IdempotencyLayer};
@@ -16,7 +17,11 @@ use crate::gateway::request::jwt::{KeySource, Verifier};
 use crate::gateway::request::passing::Passing;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::drip::LEAST_RATE;
+use crate::gateway::upstream::headers::Unwanted;
 use crate::gateway::upstream::{Client, Upstream};
+
+/// The header with the key.
+const KEY: HeaderName = HeaderName::from_static(IDEMPOTENCY_KEY);
 
 /// The routes, and the default for all other requests.
 pub(in crate::gateway) struct Table {
@@ -58,7 +63,8 @@ impl Table {
     ) -> anyhow::Result<Self> {
         let cover = |pattern: &Pattern, route: &RouteConfig| -> anyhow::Result<Option<(Target, Value)>> {
             let Some(origin) = route.upstream.clone() else { return Ok(None) };
-            let upstream = Upstream::new(client.clone(), origin, route.upstream_timeout, passing.clone());
+            let (client, unwanted) = (client.clone(), Unwanted::of(config));
+            let upstream = Upstream::new(client, origin, route.upstream_timeout, unwanted, passing.clone());
             let layer = layer_of(config, pattern, route, layer)?;
             let mut published = layer.published();
             let service = layer.layer(upstream.clone());
@@ -115,13 +121,13 @@ impl Target {
 /// Returns `true` if a request is read to its end before it is passed on.
 pub(in crate::gateway) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
     let Target::Covered(covered) = target else { return false };
-    covered.methods.contains(request.method()) && request.headers().contains_key(IDEMPOTENCY_KEY)
+    covered.methods.contains(request.method()) && request.headers().contains_key(&KEY)
 }
 
 /// The reason why the key of a request would not apply, although its client relies on it.
 pub(in crate::gateway) fn uncovered<B>(target: &Target, request: &Request<B>) -> Option<&'static str> {
     let counts_anywhere = IdempotencyLayer::DEFAULT_METHODS.contains(request.method());
-    if !counts_anywhere || !request.headers().contains_key(IDEMPOTENCY_KEY) {
+    if !counts_anywhere || !request.headers().contains_key(&KEY) {
         return None;
     }
     match target {

@@ -11,6 +11,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use semel::Lease;
 use semel::http::{HOP_BY_HOP, Settle};
 
+use crate::config::{Config, Underscores, guarded};
+
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -43,11 +45,14 @@ pub(in crate::gateway) fn belongs_to_the_connection(name: &str) -> bool {
         || of_the_connection().any(|own| name.eq_ignore_ascii_case(own.as_str()))
 }
 
-/// Removes the fields that belong to a connection, and those that Connection names.
-fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> =
-        headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok()).collect();
-    for name in named.into_iter().chain(of_the_connection()) {
+/// Removes the fields that belong to a connection, those that Connection names, and others.
+fn strip(headers: &mut HeaderMap, is_other: impl Fn(&HeaderName) -> bool) {
+    let named = headers.get_all(CONNECTION).iter().flat_map(tokens).filter_map(|name| name.parse().ok());
+    let mut out: Vec<HeaderName> = named.collect();
+    // Of many names, few are in a head: looking at its names is cheaper than looking each of them up.
+    let is_out = |name: &&HeaderName| HOP_BY_HOP.contains(name) || **name == HTTP2_SETTINGS || is_other(name);
+    out.extend(headers.keys().filter(is_out).cloned());
+    for name in out {
         headers.remove(name);
     }
 }
@@ -62,24 +67,46 @@ fn join_cookies(headers: &mut HeaderMap) {
     headers.insert(COOKIE, joined.expect("valid values make a valid one"));
 }
 
+/// The fields of clients that are not for the service. They are removed behind the layer, which
+/// still has to see them: any of them can show that the request comes from one of several callers.
+pub(in crate::gateway) struct Unwanted {
+    underscores: Underscores,
+    scope_headers: Vec<HeaderName>,
+}
+
+impl Unwanted {
+    pub(in crate::gateway) fn of(config: &Config) -> Self {
+        Self { underscores: config.underscores, scope_headers: config.scope_headers.clone() }
+    }
+
+    /// Returns `true` for a field that only the gateway may set, and for one that a service could
+    /// mistake for another field: many services treat an underscore as a hyphen.
+    fn has(&self, name: &HeaderName) -> bool {
+        let name = name.as_str();
+        name.starts_with("semel-")
+            || name.contains('_')
+                && (self.underscores == Underscores::Drop
+                    || guarded::is_guarded(&name.replace('_', "-"), &self.scope_headers))
+    }
+}
+
 /// Turns the headers of a client into those of the request to the upstream.
 pub(in crate::gateway) fn for_upstream(
     headers: &mut HeaderMap,
+    unwanted: &Unwanted,
     uri: &Uri,
     from: Option<IpAddr>,
     is_tls: bool,
 ) {
     let takes_trailers =
         headers.get_all(TE).iter().flat_map(tokens).any(|token| token.eq_ignore_ascii_case("trailers"));
-    strip(headers);
-    if takes_trailers {
-        headers.insert(TE, HeaderValue::from_static("trailers"));
-    }
     // The length is that of the new body, and the body has been requested already. Trailers of a
     // request are dropped: fields that they add to the head were not there when the key was
     // claimed.
-    for name in [CONTENT_LENGTH, EXPECT, TRAILER] {
-        headers.remove(name);
+    let of_the_body = [CONTENT_LENGTH, EXPECT, TRAILER];
+    strip(headers, |name| of_the_body.contains(name) || unwanted.has(name));
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     join_cookies(headers);
     if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
@@ -88,8 +115,10 @@ pub(in crate::gateway) fn for_upstream(
     if let Some(from) = from {
         // All addresses are joined in one line, because many services read the first line only.
         let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
-        let all: Vec<_> = before.map(str::to_owned).chain([from.to_string()]).collect();
-        headers.insert(FORWARDED_FOR, text(&all.join(", ")));
+        let mut all = String::new();
+        before.for_each(|before| all.extend([before, ", "]));
+        all.push_str(&from.to_string());
+        headers.insert(FORWARDED_FOR, text(&all));
     }
     let proto = HeaderValue::from_static(if is_tls { "https" } else { "http" });
     headers.entry(FORWARDED_PROTO).or_insert(proto);
@@ -138,8 +167,7 @@ pub(in crate::gateway) fn is_misframed(headers: &HeaderMap) -> bool {
 pub(in crate::gateway) fn for_client(headers: &mut HeaderMap) -> Option<Settle> {
     let said: Vec<Vec<u8>> =
         headers.get_all(SETTLE).iter().map(|word| word.as_bytes().to_ascii_lowercase()).collect();
-    headers.remove(SETTLE);
-    strip(headers);
+    strip(headers, |name| *name == SETTLE);
     let (word, others) = said.split_first()?;
     if others.iter().any(|other| other != word) {
         return Some(Settle::Abandon("the upstream contradicted itself".to_owned()));
@@ -168,6 +196,11 @@ mod tests {
             .collect()
     }
 
+    fn unwanted(settings: &str) -> Unwanted {
+        let settings = format!("upstream = 'http://a'\n{settings}");
+        Unwanted::of(&Config::new(toml::from_str(&settings).unwrap()).unwrap())
+    }
+
     #[test]
     fn what_is_between_neighbours_stays_there() {
         let mut sent = headers(&[
@@ -182,7 +215,7 @@ mod tests {
             ("idempotency-key", "k"),
             ("x-forwarded-for", "10.0.0.1"),
         ]);
-        for_upstream(&mut sent, &Uri::from_static("/"), Some([127, 0, 0, 1].into()), true);
+        for_upstream(&mut sent, &unwanted(""), &Uri::from_static("/"), Some([127, 0, 0, 1].into()), true);
         let left: Vec<_> =
             sent.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(
@@ -193,6 +226,30 @@ mod tests {
                 ("x-forwarded-proto", "https"),
             ]
         );
+    }
+
+    #[test]
+    fn what_only_the_gateway_says_and_what_has_an_underscore_is_taken_off() {
+        let sent = headers(&[
+            ("host", "a"),
+            ("semel-key", "forged"),
+            ("semel-anything", "forged"),
+            ("semel_fence", "9"),
+            ("idempotency_key", "k"),
+            ("x_forwarded_for", "10.0.0.1"),
+            ("x_real_ip", "10.0.0.1"),
+            ("x_mine", "1"),
+            ("x-user", "1"),
+            ("x_user", "2"),
+        ]);
+        let left = |settings: &str| {
+            let mut left = sent.clone();
+            for_upstream(&mut left, &unwanted(settings), &Uri::from_static("/"), None, false);
+            left.keys().map(|name| name.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(left(""), ["host", "x-user", "x-forwarded-proto"]);
+        let allowed = "underscores = 'allow'\nscope = 'header:X-User'";
+        assert_eq!(left(allowed), ["host", "x_mine", "x-user", "x-forwarded-proto"]);
     }
 
     #[test]

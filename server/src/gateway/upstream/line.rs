@@ -38,6 +38,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
 use super::socket::{Socket, Sockets};
+use super::spare::{Spare, Spares};
 
 /// The time for which an upstream gets a new connection for each request after it has sent an
 /// unrequested answer.
@@ -138,6 +139,7 @@ struct Counts {
     gone: AtomicBool,
     /// The upstream that is doubted if unrequested bytes arrive.
     doubted: Option<(Doubts, Authority)>,
+    spares: Spares,
 }
 
 impl Exchanges {
@@ -149,12 +151,14 @@ impl Exchanges {
             closing: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             doubted,
+            spares: Spares::default(),
         }))
     }
 
-    /// Begins an exchange before its request is written. The task that serves the connection runs
-    /// on this thread and has not run since.
-    pub(in crate::gateway) fn begin(&self) -> Exchange {
+    /// Begins an exchange before its request is written, and keeps the spare of the request until
+    /// then. The task that serves the connection runs on this thread and has not run since.
+    pub(in crate::gateway) fn begin(&self, spare: Option<Spare>) -> Exchange {
+        self.0.spares.keep(spare);
         let number = self.0.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.0.starting.store(number > 1, Ordering::Relaxed);
         Exchange { of: self.clone(), number }
@@ -183,6 +187,11 @@ impl Exchange {
     /// Notes that the answer is the last one of its connection.
     pub(in crate::gateway) fn is_last(&self) {
         self.of.0.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// The spare of the request, if nothing of the request was written.
+    pub(in crate::gateway) fn take_spare(&self) -> Option<Spare> {
+        self.of.0.spares.take()
     }
 
     /// Ends the exchange when the answer is complete. If hyper has closed the connection by then
@@ -227,6 +236,14 @@ impl Line {
             }
             Ok(false) | Err(_) => Err(io::Error::other(Unsent)),
         }
+    }
+
+    /// Drops the spare of the request when something was written.
+    fn wrote(&self, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(wrote, Poll::Ready(Ok(_))) {
+            drop(self.exchanges.0.spares.take());
+        }
+        wrote
     }
 
     /// Returns `true` if there are unread bytes of an answer, `false` at the end of the connection,
@@ -287,7 +304,8 @@ impl AsyncWrite for Line {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check(context)?;
-        Pin::new(&mut self.io).poll_write(context, bytes)
+        let wrote = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.wrote(wrote)
     }
 
     fn poll_write_vectored(
@@ -296,7 +314,8 @@ impl AsyncWrite for Line {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.check(context)?;
-        Pin::new(&mut self.io).poll_write_vectored(context, pieces)
+        let wrote = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
+        self.wrote(wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -389,7 +408,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let exchanges = line.exchanges.clone();
         let mut check = || {
-            exchanges.begin().end();
+            exchanges.begin(None).end();
             line.check(&mut context)
         };
         check().unwrap();

@@ -40,9 +40,10 @@ use crate::config::Origin;
 use crate::gateway::request::passing::Passing;
 use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::body::{Moved, Outbound, Returned};
-use crate::gateway::upstream::line::{Doubts, Exchanges, Lines, Unsent};
+use crate::gateway::upstream::headers::Unwanted;
+use crate::gateway::upstream::line::{Doubts, Exchange, Exchanges, Lines, Unsent};
 use crate::gateway::upstream::patient::Broken;
-use crate::gateway::upstream::spare::{Spare, Spares, Sparing};
+use crate::gateway::upstream::spare::Spare;
 
 /// The time for which an idle connection is kept. Servers close theirs after five seconds or more;
 /// a request that is sent at that moment is lost, and the fate of its key is unknown.
@@ -56,7 +57,7 @@ const MAX_HEADERS: usize = 512;
 /// The largest read buffer of an upstream connection, and the largest head of an answer.
 const BUFFER: usize = 64 << 10;
 
-type Pool = legacy::Client<Sparing<Lines>, Outbound>;
+type Pool = legacy::Client<Lines, Outbound>;
 
 /// The client for all upstreams, which sends each request once.
 #[derive(Clone)]
@@ -74,7 +75,7 @@ pub(in crate::gateway) fn client(trust: ClientConfig, doubts: Doubts) -> Client 
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
-    let connector = Sparing(Lines::new(tcp, trust, doubts.clone()));
+    let connector = Lines::new(tcp, trust, doubts.clone());
     let mut pool = legacy::Client::builder(TokioExecutor::new());
     pool.pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
@@ -100,6 +101,7 @@ struct Shared {
     client: Client,
     origin: Origin,
     patience: Duration,
+    unwanted: Unwanted,
     passing: Passing,
     seconds: Histogram,
 }
@@ -109,10 +111,11 @@ impl Upstream {
         client: Client,
         origin: Origin,
         patience: Duration,
+        unwanted: Unwanted,
         passing: Passing,
     ) -> Self {
         let seconds = metrics::histogram!("semel_gateway_upstream_seconds");
-        Self(Arc::new(Shared { client, origin, patience, passing, seconds }))
+        Self(Arc::new(Shared { client, origin, patience, unwanted, passing, seconds }))
     }
 
     /// The places for requests that are passed through, shared by all upstreams.
@@ -135,7 +138,7 @@ impl Upstream {
         let from = parts.extensions.get::<Downstream>();
         let (peer, is_tls): (Option<IpAddr>, bool) =
             from.map_or((None, false), |from| (Some(from.peer.ip()), from.is_tls));
-        headers::for_upstream(&mut parts.headers, &parts.uri, peer, is_tls);
+        headers::for_upstream(&mut parts.headers, &self.0.unwanted, &parts.uri, peer, is_tls);
         if let Some(lease) = parts.extensions.get::<Lease>() {
             headers::tell(&mut parts.headers, lease);
         }
@@ -158,38 +161,14 @@ impl Upstream {
         self.send_over(&self.0.client.fresh, request, &mut None).await
     }
 
+    /// The pool for requests to this upstream.
+    fn pool(&self) -> &Pool {
+        let client = &self.0.client;
+        if client.doubts.has(&self.0.origin.authority) { &client.fresh } else { &client.keeping }
+    }
+
     /// Sends a request, once, and waits for the head of the answer. The spare stays only if nothing
     /// was sent.
-    async fn send(
-        &self,
-        request: Request<Outbound>,
-        spare: &mut Option<Spare>,
-    ) -> Result<Response<Returned>, Unanswered> {
-        let client = &self.0.client;
-        match client.doubts.has(&self.0.origin.authority) {
-            true => self.send_over(&client.fresh, request, spare).await,
-            false => self.send_over(&client.keeping, request, spare).await,
-        }
-    }
-
-    /// Sends a request; if a kept connection is unfit, a new one is used, as nothing has been sent
-    /// then.
-    async fn send_again(
-        &self,
-        parts: request::Parts,
-        body: Outbound,
-    ) -> Result<Response<Returned>, Unanswered> {
-        let mut spare = Spare::of(&parts, &body);
-        let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
-        match (self.send(request, &mut spare).await, spare) {
-            (Err(Unanswered::Unsent), Some(Spare { parts, body })) => {
-                let request = self.request(parts, body).map_err(|_| Unanswered::Unsendable)?;
-                self.send_over_new(request).await
-            }
-            (answer, _) => answer,
-        }
-    }
-
     async fn send_over(
         &self,
         client: &Pool,
@@ -201,8 +180,7 @@ impl Upstream {
         let captured = capture_connection(&mut request);
         let moved = request.extensions().get::<Moved>().cloned();
         let mut asking = std::pin::pin!(client.request(request));
-        let mut exchange = None;
-        let mut spares: Option<Spares> = None;
+        let mut exchange: Option<Exchange> = None;
         let mut answer = std::pin::pin!(poll_fn(|context| {
             let polled = asking.as_mut().poll(context);
             // The connection has just been given the request, and its task has not run yet.
@@ -211,9 +189,7 @@ impl Upstream {
             {
                 let mut extras = Extensions::new();
                 connected.get_extras(&mut extras);
-                exchange = extras.get().map(Exchanges::begin);
-                spares = extras.remove();
-                spares.iter().for_each(|spares| spares.keep(spare.take()));
+                exchange = extras.get().map(|line: &Exchanges| line.begin(spare.take()));
             }
             polled
         }));
@@ -229,7 +205,7 @@ impl Upstream {
         };
         seconds.record(began.elapsed());
         if spare.is_none() {
-            *spare = spares.as_ref().and_then(Spares::take);
+            *spare = exchange.as_ref().and_then(Exchange::take_spare);
         }
         // Known from the moment the connection has the request, and not before.
         let connected = captured.connection_metadata().is_some();
@@ -287,8 +263,17 @@ impl<B: Into<Outbound> + Send + 'static> Service<Request<B>> for Upstream {
             if let (Some(place), Some(moved)) = (&place, parts.extensions.get::<Moved>()) {
                 moved.hold(Arc::clone(place));
             }
-            let answer = upstream.send_again(parts, body.into()).await.and_then(final_only);
-            Ok(answer.map_or_else(Unanswered::response, |mut response| {
+            let Ok(request) = upstream.request(parts, body.into()) else {
+                return Ok(Unanswered::Unsendable.response());
+            };
+            let mut spare = Spare::of(&request);
+            let mut answer = upstream.send_over(upstream.pool(), request, &mut spare).await;
+            if let (Err(Unanswered::Unsent), Some(spare)) = (&answer, spare) {
+                // The kept connection was unfit, and nothing was sent. This is rare, and boxed to
+                // keep the future of each request small.
+                answer = Box::pin(upstream.send_over_new(spare.into_request())).await;
+            }
+            Ok(answer.and_then(final_only).map_or_else(Unanswered::response, |mut response| {
                 if let Some(settle) = headers::for_client(response.headers_mut()) {
                     response.extensions_mut().insert(settle);
                 }

@@ -11,7 +11,7 @@ use super::statements::Statements;
 use crate::store::postgres::errors;
 use crate::store::postgres::options::PostgresOptions;
 use crate::store::postgres::session::{Line, Peer, Rest, within};
-use crate::store::shared::group_commit::{self, Failed, MAX_ANSWER_BYTES, Reply};
+use crate::store::shared::group_commit::{self, Failed, Reply, answer_room};
 use crate::store::shared::question::{Asked, Question, What};
 use crate::store::shared::record_id::Id;
 use crate::words::error::StoreError;
@@ -90,15 +90,8 @@ struct Ready {
 
 impl Committer {
     pub(crate) fn new(options: Arc<PostgresOptions>, doubts: Arc<Doubts>) -> Self {
-        Self {
-            options,
-            ready: None,
-            lost: None,
-            doubts,
-            repeats: false,
-            careful_until: None,
-            room: MAX_ANSWER_BYTES,
-        }
+        let room = answer_room(options.all_connections());
+        Self { options, ready: None, lost: None, doubts, repeats: false, careful_until: None, room }
     }
 
     /// Abandons the connection for good.
@@ -171,6 +164,10 @@ impl group_commit::Committer for Committer {
         0
     }
 
+    fn size(_: &Question, answer: &Answer) -> usize {
+        answer.what.size()
+    }
+
     /// Claims under `transactional` are committed apart: their commit need not wait for the disk,
     /// because the commit of their outcome and effect, in the same database, makes them durable.
     fn is_apart(question: &Question) -> bool {
@@ -209,7 +206,7 @@ impl group_commit::Committer for Committer {
                 }
                 self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
                 if committed.is_full {
-                    self.room = (self.room * 2).min(MAX_ANSWER_BYTES);
+                    self.room = (self.room * 2).min(answer_room(self.options.all_connections()));
                 }
                 return Ok(committed.replies);
             }

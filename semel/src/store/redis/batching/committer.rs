@@ -142,6 +142,14 @@ impl group_commit::Committer for Committer {
         question.answer_bytes
     }
 
+    fn size(question: &Question, said: &Said) -> usize {
+        match said {
+            Said::Answer(value) => size(value),
+            Said::Large(_) => question.answer_bytes,
+            Said::Elsewhere(_) => 0,
+        }
+    }
+
     fn is_apart(_: &Question) -> bool {
         false
     }
@@ -176,6 +184,15 @@ impl group_commit::Committer for Committer {
                 Err(Failed::Slow(StoreError::unavailable(silent)))
             }
         }
+    }
+}
+
+/// The number of bytes in a reply.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::BulkString(bytes) => bytes.len(),
+        Value::Array(values) => values.iter().map(size).sum(),
+        _ => 0,
     }
 }
 

@@ -1,10 +1,12 @@
 //! A job: an operation that waits in the queue, with the place for its answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use super::untaken::{Counted, Untaken};
 use super::{Committer, Lane};
 use crate::words::error::StoreError;
 
@@ -23,7 +25,8 @@ pub(super) struct Job<C: Committer> {
     pub(super) answer_bytes: usize,
     /// Set if an earlier transmission may have been applied.
     pub(super) lost: bool,
-    pub(super) reply: oneshot::Sender<Result<C::Answer, StoreError>>,
+    pub(super) reply: oneshot::Sender<Counted<Result<C::Answer, StoreError>>>,
+    pub(super) untaken: Arc<Untaken>,
     /// The permit for its place in the lane, returned when the operation is answered.
     #[expect(dead_code, reason = "it is held, and dropped")]
     pub(super) room: OwnedSemaphorePermit,
@@ -63,7 +66,8 @@ impl<C: Committer> Job<C> {
     }
 
     pub(super) fn answer(self, answer: Result<C::Answer, StoreError>) {
+        let bytes = answer.as_ref().map_or(0, |answer| C::size(&self.question, answer));
         // A caller that was dropped does not need the answer.
-        let _ = self.reply.send(answer);
+        let _ = self.reply.send(self.untaken.count(answer, bytes));
     }
 }

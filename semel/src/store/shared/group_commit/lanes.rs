@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::crew::Crew;
 use super::job::Job;
 use super::suspects::Suspects;
-use super::{Committer, Lane, MAX_ANSWER_BYTES};
+use super::{Committer, Lane, answer_room};
 use crate::words::error::StoreError;
 
 /// The largest number of operations in a batch.
@@ -110,7 +110,7 @@ impl<C: Committer> Lanes<C> {
         let limit = self.crew.share(self.waiting(), self.suspects.is_at_work()).min(MAX_BATCH);
         let mut jobs = Vec::with_capacity(limit);
         let mut bytes = 0;
-        let mut answers = Answers::none();
+        let mut answers = Answers::none(answer_room(self.crew.alive));
         let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
         for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
             while jobs.len() < limit {
@@ -210,6 +210,7 @@ impl<C: Committer> Lanes<C> {
 /// The large answers that a batch will bring, each of known size.
 struct Answers<S> {
     bytes: usize,
+    limit: usize,
     /// The subjects of these answers: several operations about one subject get the same answer.
     brought: HashSet<S>,
     /// The subjects whose operations go later, so that the operations about one subject stay in
@@ -218,8 +219,8 @@ struct Answers<S> {
 }
 
 impl<S: Hash + Eq + Copy> Answers<S> {
-    fn none() -> Self {
-        Self { bytes: 0, brought: HashSet::new(), left: HashSet::new() }
+    fn none(limit: usize) -> Self {
+        Self { bytes: 0, limit, brought: HashSet::new(), left: HashSet::new() }
     }
 
     /// Returns `true` if the batch has room for the answer to this operation. There is always room
@@ -232,7 +233,7 @@ impl<S: Hash + Eq + Copy> Answers<S> {
         if self.brought.contains(&subject) {
             return true;
         }
-        let fits = self.brought.is_empty() || self.bytes + job.answer_bytes <= MAX_ANSWER_BYTES;
+        let fits = self.brought.is_empty() || self.bytes + job.answer_bytes <= self.limit;
         if fits && !self.left.contains(&subject) {
             self.bytes += job.answer_bytes;
             return self.brought.insert(subject);

@@ -15,7 +15,8 @@
 //!
 //! The answers of a batch are bounded in bytes. An operation whose answer does not fit beside the
 //! other answers of its batch is put back to the front of its lane, with the size of its answer,
-//! which bounds its next batch.
+//! which bounds its next batch. Answers that their callers have not taken yet delay the next batch
+//! when they are large, see [`untaken`].
 //!
 //! Callers hold only the receiving end of an answer. A caller that is dropped before its operation
 //! was sent withdraws it; a caller that is dropped later interrupts nothing. An operation that
@@ -26,12 +27,14 @@
 //! - [`crew`]: the number of workers, and how many of them should take part.
 //! - [`suspects`]: the subjects whose operations are sent alone.
 //! - `job`: one operation in the queue, with the place for its answer.
+//! - [`untaken`]: the size of the answers that callers have not taken yet.
 //! - `worker`: the task that sends batches to one committer.
 //! - `guard`: the state of a worker at the queue, which is cleaned up however the worker ends.
 //! - `part`: a part of a batch that is sent as one.
 //! - `failure`: the reason why a part was not committed, and when it is halved.
 
 mod job;
+mod untaken;
 mod part;
 mod failure;
 mod crew;
@@ -54,6 +57,7 @@ use crew::Crew;
 use guard::WorkerGuard;
 use job::Job;
 use queue::Queue;
+use untaken::Counted;
 use worker::Worker;
 
 /// A committer: the destination of batches, over a connection that may be lost and made again.
@@ -85,6 +89,9 @@ pub(crate) trait Committer: Send + 'static {
     /// The approximate size of its answer, if that is known to be large.
     fn answer_weight(question: &Self::Question) -> usize;
 
+    /// The approximate size of an answer to it.
+    fn size(question: &Self::Question, answer: &Self::Answer) -> usize;
+
     /// Returns `true` if this operation is better committed apart from its batch.
     fn is_apart(question: &Self::Question) -> bool;
 
@@ -96,8 +103,16 @@ pub(crate) trait Committer: Send + 'static {
     ) -> impl Future<Output = Result<Vec<Reply<Self::Answer>>, Failed>> + Send;
 }
 
-/// The largest size of all answers of a batch, unless a single answer is larger.
-pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// The largest size of the answers of all batches in flight, unless a single answer of a batch is
+/// larger. It is also the largest size of the answers that callers have not taken when a batch is
+/// sent.
+pub(crate) const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// The largest size of all answers of one batch, of as many batches in flight as there are
+/// connections.
+pub(crate) fn answer_room(connections: usize) -> usize {
+    MAX_ANSWER_BYTES / connections.max(1)
+}
 
 /// The reply to one operation of a committed batch.
 #[derive(Debug)]
@@ -188,7 +203,8 @@ impl<C: Committer> Batcher<C> {
         let (reply, answer) = oneshot::channel();
         let question = question();
         let answer_bytes = C::answer_weight(&question);
-        self.queue.push(Job { question, lane, asked, answer_bytes, lost: false, reply, room })?;
+        let untaken = Arc::clone(&self.queue.untaken);
+        self.queue.push(Job { question, lane, asked, answer_bytes, lost: false, reply, untaken, room })?;
         Ok(Pending { answer })
     }
 
@@ -207,7 +223,7 @@ impl<C: Committer> Drop for Batcher<C> {
 
 /// An answer that is still to come.
 pub(crate) struct Pending<C: Committer> {
-    answer: oneshot::Receiver<Result<C::Answer, StoreError>>,
+    answer: oneshot::Receiver<Counted<Result<C::Answer, StoreError>>>,
 }
 
 impl<C: Committer> Pending<C> {
@@ -217,9 +233,10 @@ impl<C: Committer> Pending<C> {
     /// # Errors
     /// The committer's error, or unknown if its task is gone.
     pub(crate) async fn answer(self) -> Result<C::Answer, StoreError> {
-        self.answer.await.unwrap_or_else(|_| {
-            Err(StoreError::unknown("the worker of the store ended before the answer came"))
-        })
+        match self.answer.await {
+            Ok(answer) => answer.value,
+            Err(_) => Err(StoreError::unknown("the worker of the store ended before the answer came")),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::crew::{Crew, ENOUGH};
 use super::job::Job;
 use super::lanes::Lanes;
+use super::untaken::Untaken;
 use super::{Committer, Lane};
 use crate::words::error::StoreError;
 
@@ -19,6 +20,7 @@ pub(super) const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 /// The waiting operations, and the subjects on which committers are at work.
 pub(super) struct Queue<C: Committer> {
+    pub(super) untaken: Arc<Untaken>,
     lanes: Mutex<Lanes<C>>,
     /// Wakes a worker that is ready, for operations that it should take.
     filled: Notify,
@@ -39,6 +41,7 @@ pub(super) struct Taken<C: Committer> {
 impl<C: Committer> Queue<C> {
     pub(super) fn new(crew: Crew) -> Self {
         Self {
+            untaken: Arc::default(),
             lanes: Mutex::new(Lanes::new(crew)),
             filled: Notify::new(),
             wanted: Notify::new(),

@@ -121,6 +121,7 @@ impl<C: Committer> Worker<C> {
         if count > 1 && self.queue.is_short() {
             yield_now().await;
         }
+        self.queue.untaken.wait().await;
     }
 
     /// Answers these operations, in as many batches as necessary.

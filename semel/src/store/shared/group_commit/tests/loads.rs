@@ -1,5 +1,6 @@
 //! Batches that are too large: for their answers, or to be answered in time.
 
+use super::untaken::MAX_UNTAKEN_WAIT;
 use super::*;
 
 const HALF: usize = MAX_ANSWER_BYTES / 2;
@@ -34,6 +35,30 @@ async fn answer_that_several_get_counts_once_and_their_order_stays() {
     assert_eq!(first.answer().await.unwrap(), 0);
     assert_eq!(answers(pending).await, [10, 20, 30, 40, 30, 40, 40]);
     assert_eq!(stage.sent()[1..], [vec![1, 2, 3, 4, 3, 4, 4], vec![3, 4, 3, 4, 4]]);
+}
+
+/// Regression: answers that were on their way to their callers were in no limit, so that many
+/// replays at once took memory without end.
+#[tokio::test(start_paused = true)]
+async fn the_next_batch_waits_until_callers_have_taken_large_answers_but_not_for_long() {
+    let (stage, batcher, first) = Stage::busy().await;
+    let mut large = ask(&batcher, Lane::Claim, &[1, 2, 3, 4, 5, 6].map(heavy)).await;
+    stage.go_on();
+    assert_eq!(first.answer().await.unwrap(), 0);
+    let mut sent = stage.0.sent.subscribe();
+    sent.wait_for(|sent| sent.len() == 3).await.unwrap();
+    let began = Instant::now();
+    tokio::time::sleep(MAX_UNTAKEN_WAIT / 2).await;
+    assert_eq!(stage.sent()[1..], [vec![1, 2, 3, 4, 5, 6], vec![3, 4]]);
+    assert_eq!(answers(large.drain(..2).collect()).await, [10, 20]);
+    sent.wait_for(|sent| sent.len() == 4).await.unwrap();
+    assert_eq!(began.elapsed(), MAX_UNTAKEN_WAIT / 2);
+    // The other callers are not polled.
+    assert_eq!(answers(ask(&batcher, Lane::Claim, &numbered([7])).await).await, [70]);
+    assert_eq!(began.elapsed(), MAX_UNTAKEN_WAIT * 3 / 2);
+    drop(large);
+    assert_eq!(answers(ask(&batcher, Lane::Claim, &numbered([8])).await).await, [80]);
+    assert_eq!(began.elapsed(), MAX_UNTAKEN_WAIT * 3 / 2);
 }
 
 #[tokio::test(start_paused = true)]

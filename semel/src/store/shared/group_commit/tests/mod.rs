@@ -190,6 +190,10 @@ impl Committer for Stage {
         0
     }
 
+    fn size(question: &Question, _: &u32) -> usize {
+        question.answer_bytes
+    }
+
     fn is_apart(question: &Question) -> bool {
         question.apart
     }
