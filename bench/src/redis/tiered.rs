@@ -24,7 +24,7 @@ pub(super) async fn measure(args: &Args, report: &mut Report) -> Result<()> {
     let mut servers = RedisServers::new()?;
     let url = servers.start("hot", "")?;
     let durable = async |schema: &str| -> Result<PostgresStore> {
-        let store = PostgresOptions::new(&server.url)?.with_schema(schema)?.connect().await?;
+        let store = PostgresOptions::new(&server.url)?.with_schema(schema).connect().await?;
         store.migrate().await?;
         Ok(store)
     };

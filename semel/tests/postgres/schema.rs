@@ -256,7 +256,7 @@ async fn a_schema_may_have_any_name_that_is_taken() {
     }
     // These would end a comment, a text or the body of a function in the scripts.
     for bad in ["o'clock", "a$$b", "a\nb", "a\\b", "a\u{85}b", "", "pg_semel"] {
-        let refused = PostgresOptions::new(&url).unwrap().with_schema(bad).err();
+        let refused = PostgresOptions::new(&url).unwrap().with_schema(bad).connect().await.err();
         assert!(refused.is_some_and(|refused| !refused.is_transient()), "{bad:?}");
     }
 }

@@ -114,6 +114,7 @@ impl PostgresStore {
     }
 
     async fn with_options(options: PostgresOptions) -> Result<Self, StoreError> {
+        options.check()?;
         let options = Arc::new(options);
         let operator = Operator::new(Arc::clone(&options));
         operator.reach().await?;

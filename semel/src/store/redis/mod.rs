@@ -104,6 +104,7 @@ impl RedisStore {
     }
 
     async fn with_options(options: RedisOptions) -> Result<Self, StoreError> {
+        options.check()?;
         let options = Arc::new(options);
         let (nodes, server) = Nodes::find(Arc::clone(&options)).await?;
         if !options.eviction_allowed {

@@ -7,7 +7,6 @@
 //! - `migration`: the versions of a schema.
 //! - `server_clock`: the clock of a server, extrapolated from its last answer.
 //! - [`cached_stats`]: counts of records that are reused for a while.
-//! - [`limits`]: the limits of store options.
 //! - `tls`: the TLS settings of connections to a server.
 
 pub(in crate::store) mod group_commit;
@@ -21,6 +20,5 @@ pub(crate) mod migration;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(in crate::store) mod server_clock;
 pub(in crate::store) mod cached_stats;
-pub(in crate::store) mod limits;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(in crate::store) mod tls;

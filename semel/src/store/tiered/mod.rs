@@ -1,10 +1,12 @@
 //! A durable store that decides, with a hot store in front of it that remembers outcomes.
 //!
+//! - `options`: the limits of the hot store.
 //! - `hot`: the trait of a hot store.
 //! - `front`: a hot store that may be slow or down.
 //! - `breaker`: the circuit breaker in front of it.
 //! - `cache`: memory as a hot store.
 
+mod options;
 mod hot;
 mod front;
 mod breaker;
@@ -18,6 +20,7 @@ use tokio::time::Instant;
 
 pub use cache::MemoryCache;
 pub use hot::{Hot, Rank};
+pub use options::TieredOptions;
 
 use crate::protocol::answer::{Ack, Claim, Done, OperatorAck, Remembered, Void};
 use crate::protocol::ask::Ask;
@@ -30,7 +33,6 @@ use crate::words::key::Key;
 use crate::words::lease::{Fence, Lease, Token};
 use crate::words::outcome::Outcome;
 use crate::words::record::Record;
-use crate::words::terms::{Terms, TermsError, within};
 use crate::words::time::Timestamp;
 use front::{Front, Limits};
 
@@ -60,7 +62,7 @@ use front::{Front, Limits};
 /// # What is where
 /// An outcome is recorded in the durable store and answered; then it is sent to the hot store, in
 /// the background. If it does not arrive, the first repeat that reaches the durable store plants it
-/// there. It stays for at most [`Tiered::DEFAULT_RETENTION`], and never for longer than in the
+/// there. It stays for at most [`TieredOptions::DEFAULT_RETENTION`], and never for longer than in the
 /// durable store.
 ///
 /// `find`, `list` and similar calls show the content of the durable store. `forget` and `reset`
@@ -81,34 +83,13 @@ impl<H, D> Clone for Tiered<H, D> {
 }
 
 impl<H: Hot, D: Store> Tiered<H, D> {
-    /// The time for which the hot store remembers an outcome, unless set.
-    pub const DEFAULT_RETENTION: Duration = Duration::from_secs(3_600);
-    /// The time limit for an answer of the hot store, unless set.
-    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
-
-    /// The hot store in front of the durable one.
+    /// The hot store in front of the durable one, with the default options; see [`TieredOptions`].
     pub fn new(hot: H, durable: D) -> Self {
-        let limits = Limits { retention: Self::DEFAULT_RETENTION, timeout: Self::DEFAULT_TIMEOUT };
-        Self { front: Arc::new(Front::new(Arc::new(hot), limits)), durable: Arc::new(durable) }
+        Self::with_limits(hot, durable, TieredOptions::new().limits())
     }
 
-    /// Sets the longest time for which the hot store remembers an outcome. With a [`MemoryCache`],
-    /// another process may replay a forgotten outcome for as long.
-    ///
-    /// # Errors
-    /// Refused if it is not between 10 seconds and 10 years.
-    pub fn with_retention(self, retention: Duration) -> Result<Self, TermsError> {
-        within("retention of the hot store", retention, Duration::from_secs(10), Terms::MAX_RETENTION)?;
-        Ok(Self { front: Arc::new(self.front.with(|limits| limits.retention = retention)), ..self })
-    }
-
-    /// Sets the time limit for an answer of the hot store.
-    ///
-    /// # Errors
-    /// Refused if it is not between 1 ms and 10 seconds.
-    pub fn with_timeout(self, timeout: Duration) -> Result<Self, TermsError> {
-        within("timeout of the hot store", timeout, Duration::from_millis(1), Duration::from_secs(10))?;
-        Ok(Self { front: Arc::new(self.front.with(|limits| limits.timeout = timeout)), ..self })
+    fn with_limits(hot: H, durable: D, limits: Limits) -> Self {
+        Self { front: Arc::new(Front::new(hot, limits)), durable: Arc::new(durable) }
     }
 
     /// The hot store, which remembers.
