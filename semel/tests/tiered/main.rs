@@ -1,6 +1,5 @@
 //! A hot store in front of a durable one, both real.
 
-mod contract;
 mod hot;
 mod broken_elsewhere;
 mod forgetting;

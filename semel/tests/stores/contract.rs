@@ -1,27 +1,44 @@
-//! The contract of every store, on a tier.
+//! The contract of every store, and of tiers of any two stores.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use semel::admin::Inspect;
-use semel::store::conformance::{self, Subject};
+use semel::store::conformance;
 use semel::{MemoryStore, Tiered};
-use testkit::stores::sqlite;
+use testkit::contract::keeps_every_promise;
+use testkit::on_every_store;
+use testkit::stores;
 use testkit::stores::tiered::{Place, cache};
 
-/// Checks every promise. The second handle has the same hot store, like two processes with one
-/// Redis.
-async fn keeps_every_promise(tier: impl Inspect, peer: impl Inspect) {
-    let subject =
-        Subject::new(tier).with_peer(peer).with_lease(Duration::from_secs(3)).with_checks_at_once(64);
-    conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
+on_every_store! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    every_promise_is_kept,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_before_postgres_keeps_every_promise() {
-    let place = Place::shared();
-    keeps_every_promise(place.tier().await, place.tier().await).await;
+async fn every_promise_is_kept(place: stores::Place) {
+    let [store, peer] = place.two_stores().await;
+    keeps_every_promise(store, peer).await;
 }
+
+mod primitives {
+    use super::*;
+
+    // A tier has no primitives: it is made of stores that have them.
+    on_every_store! {
+        testkit::stores::Place [memory, sqlite, postgres, redis] {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            every_promise_is_kept,
+        }
+    }
+
+    async fn every_promise_is_kept(place: stores::Place) {
+        let store = place.opened().await;
+        store.migrate().await.unwrap();
+        conformance::check_backend(store).await.unwrap_or_else(|broken| panic!("{broken}"));
+    }
+}
+
+// The second handle of a tier has the same hot store, like two processes with one Redis.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_before_postgres_keeps_every_promise() {
@@ -39,7 +56,7 @@ async fn memory_before_redis_before_postgres_keeps_every_promise() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_before_sqlite_keeps_every_promise() {
-    let (folder, cache) = (sqlite::Place::new(), cache());
+    let (folder, cache) = (stores::sqlite::Place::new(), cache());
     let tier = Tiered::new(cache.clone(), folder.store().await);
     keeps_every_promise(tier, Tiered::new(cache, folder.store().await)).await;
 }
