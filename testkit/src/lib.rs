@@ -13,6 +13,7 @@
 //! - `contract.rs`: the conformance suite
 //! - `every_store.rs`: tests that run on every store
 //! - `certificates.rs`: authorities and certificates for TLS
+//! - `http.rs`: plain requests to a service
 //! - `load.rs`: many callers, and a ledger of their answers
 //! - `until.rs`: waiting for an event
 
@@ -34,6 +35,8 @@ pub mod contract;
 mod every_store;
 #[cfg(feature = "stores")]
 pub mod gates;
+#[cfg(feature = "stores")]
+pub mod http;
 #[cfg(feature = "stores")]
 pub mod load;
 #[cfg(feature = "stores")]

@@ -19,7 +19,6 @@ mod pruning;
 mod listing;
 mod upkeep;
 mod whole_table;
-mod example;
 mod standby;
 mod late_starts;
 mod waiting;

@@ -5,4 +5,3 @@ mod broken_elsewhere;
 mod forgetting;
 mod putting_aside;
 mod failover;
-mod example;
