@@ -1,11 +1,13 @@
 //! Timers, wakes and futures: code that exists for speed or for cancellation, kept away from the
 //! code that decides.
 //!
+//! - [`backoff`]: the pauses between tries.
 //! - [`carry`]: a future that runs with its caller, and moves to a task of its own if the caller is
 //!   dropped.
 //! - [`timer`]: a time limit that costs nothing when the future is ready at once.
 //! - `waking`: polling a connection without waking the task that is polling it.
 
+pub(crate) mod backoff;
 pub(crate) mod carry;
 pub(crate) mod timer;
 #[cfg(any(feature = "postgres", feature = "redis"))]

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
@@ -16,7 +16,9 @@ use super::errors;
 use super::migrate;
 use super::options::PostgresOptions;
 use super::values::Moment;
+use crate::runtime::backoff::Backoff;
 use crate::runtime::waking::Attention;
+use crate::store::shared::time_limit;
 use crate::words::error::StoreError;
 
 /// The oldest supported server: the statements use its scans by row address (prune) and its
@@ -171,7 +173,8 @@ impl Line {
             from pg_stat_activity
             where pid = $1 and backend_start = $2";
         let began = Instant::now();
-        let mut pause = Duration::from_millis(1);
+        let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+        let mut tries = 0;
         loop {
             let rows = async { self.client.query(question, &[&peer.process, &peer.started]).await };
             let rows = self.wire.carry(rows).await.map_err(errors::of_question)?;
@@ -184,8 +187,8 @@ impl Line {
                     peer.process
                 )));
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(100));
+            sleep(backoff.pause(tries)).await;
+            tries += 1;
         }
     }
 }
@@ -324,11 +327,9 @@ fn unreachable(error: &tokio_postgres::Error, passwords_change: bool) -> StoreEr
 }
 
 /// The answer, if it comes in time.
-pub(super) async fn within<T>(
+pub(super) fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    timeout(limit, answer)
-        .await
-        .unwrap_or_else(|_| Err(StoreError::unavailable(format!("Postgres did not answer within {limit:?}"))))
+) -> impl Future<Output = Result<T, StoreError>> {
+    time_limit::within(limit, || "Postgres".to_owned(), answer)
 }

@@ -2,10 +2,11 @@
 //! slot.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_ok;
+use parking_lot::RwLock;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep_until};
@@ -191,16 +192,16 @@ impl Nodes {
     /// The server whose clock is that of the store.
     pub(super) fn reference(&self) -> Result<Arc<Node>, StoreError> {
         let missing = || StoreError::unavailable("there is no Redis server");
-        self.map().reference().map(Arc::clone).ok_or_else(missing)
+        self.map.read().reference().map(Arc::clone).ok_or_else(missing)
     }
 
     /// The store's clock, if it is known without a round trip.
     pub(super) fn known_time(&self) -> Option<Timestamp> {
-        self.map().reference()?.clock.known()
+        self.map.read().reference()?.clock.known()
     }
 
     fn is_reference(&self, node: &Arc<Node>) -> bool {
-        self.map().reference().is_some_and(|reference| Arc::ptr_eq(reference, node))
+        self.map.read().reference().is_some_and(|reference| Arc::ptr_eq(reference, node))
     }
 
     /// The distance between the clock of a server and that of the store. A server that does not
@@ -215,7 +216,7 @@ impl Nodes {
 
     /// All servers, in an order that stays the same as long as they do.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
-        self.map().all()
+        self.map.read().all()
     }
 
     /// Answers the queued operations, accepts no more, and closes the connections.
@@ -227,21 +228,16 @@ impl Nodes {
 
     /// The server of a name.
     fn node(self: &Arc<Self>, name: &Name) -> Result<Arc<Node>, StoreError> {
-        let node = self.map().node(name);
+        let node = self.map.read().node(name);
         node.ok_or_else(|| {
             self.refresh_soon();
             StoreError::unavailable(format!("no server serves slot {} of the Redis cluster", name.slot()))
         })
     }
 
-    fn map(&self) -> RwLockReadGuard<'_, Map> {
-        // Nothing panics while the lock is held.
-        self.map.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The server at an address, which may be new.
     fn at(&self, address: Address) -> Result<Arc<Node>, StoreError> {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.map.write();
         match &mut *map {
             Map::Cluster { nodes, .. } => {
                 let start = || Node::start(&self.options, Some(address.clone()));
@@ -256,7 +252,7 @@ impl Nodes {
     /// Asks the servers of a cluster in the background for the map of slots, unless a refresh is in
     /// progress.
     fn refresh_soon(self: &Arc<Self>) {
-        if matches!(&*self.map(), Map::One(_)) {
+        if matches!(&*self.map.read(), Map::One(_)) {
             return;
         }
         if let Ok(turn) = Arc::clone(&self.refreshing).try_lock_owned() {
@@ -274,7 +270,7 @@ impl Nodes {
         // redirect the commands.
         match select_ok(asked).await {
             Ok((served, _)) => {
-                let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+                let mut map = self.map.write();
                 if let Map::Cluster { nodes, .. } = &*map
                     && !served.is_empty()
                 {
@@ -288,7 +284,7 @@ impl Nodes {
 
     /// The addresses of the servers, including former ones.
     fn known(&self) -> Vec<Address> {
-        let mut known: Vec<Address> = match &*self.map() {
+        let mut known: Vec<Address> = match &*self.map.read() {
             Map::One(_) => Vec::new(),
             Map::Cluster { nodes, .. } => nodes.keys().cloned().collect(),
         };

@@ -6,6 +6,7 @@
 //! - [`decode`]: outcomes from the bytes that were stored.
 //! - `migration`: the versions of a schema.
 //! - `server_clock`: the clock of a server, extrapolated from its last answer.
+//! - `time_limit`: the time limit for the answer of a server.
 //! - [`cached_stats`]: counts of records that are reused for a while.
 //! - `tls`: the TLS settings of connections to a server.
 
@@ -19,6 +20,8 @@ pub(in crate::store) mod decode;
 pub(crate) mod migration;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(in crate::store) mod server_clock;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(in crate::store) mod time_limit;
 pub(in crate::store) mod cached_stats;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(in crate::store) mod tls;
