@@ -12,13 +12,14 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::future::BoxFuture;
 use http::{Uri, request};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
+use parking_lot::{Mutex, MutexGuard};
 use tower_service::Service;
 
 use crate::gateway::upstream::body::Outbound;
@@ -53,8 +54,7 @@ impl Spares {
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Spare>> {
-        // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
