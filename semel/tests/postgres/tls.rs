@@ -129,7 +129,7 @@ async fn tls_of_the_program_replaces_that_of_the_url() {
     for (authority, shown, why) in [
         (&stranger, Some(&shown), "UnknownIssuer"),
         (&known, None, "certificate"),
-        (&known, Some(&stranger.certify("postgres")), "certificate"),
+        (&known, Some(&stranger.certify("postgres")), "UnknownCA"),
         (&known, Some(&of_clients.certify("mallory")), "certificate authentication failed"),
     ] {
         let refused = connected("sslmode=require", authority, shown).await.expect_err(why);

@@ -192,7 +192,9 @@ async fn verbs_before_the_migration_say_what_to_do_and_work_after_it(place: Plac
 async fn a_schema_that_needs_newer_code_is_left_alone_by_every_verb(place: Place) {
     let store = place.opened().await;
     store.migrate().await.unwrap();
-    works(&store).await;
+    // SQLite tells every connection of a new schema; a store on Postgres looks when it connects.
+    let other = place.opened().await;
+    works(if matches!(place, Place::Sqlite(_)) { &store } else { &other }).await;
     newer(&place, 99).await;
     all_refused(&store, "use a newer semel").await;
     all_refused(&place.opened().await, "use a newer semel").await;
