@@ -179,7 +179,7 @@ async fn fill(server: &Server, rows: u64) -> Result<()> {
 async fn connect(server: &Server, name: &str) -> Result<PostgresStore> {
     let sign = if server.url.contains('?') { '&' } else { '?' };
     let url = format!("{}{sign}application_name={name}", server.url);
-    Ok(PostgresOptions::new(&url)?.with_schema(SCHEMA)?.connect().await?)
+    Ok(PostgresOptions::new(&url)?.with_schema(SCHEMA).connect().await?)
 }
 
 fn paced() -> Prune {

@@ -3,9 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 /// A log of events. Clones write to the same file.
@@ -23,7 +24,7 @@ impl Log {
     pub(crate) fn write(&self, event: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.0.lock();
         file.write_all(&line).context("could not write to a log")
     }
 }

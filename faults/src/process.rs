@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -87,7 +88,7 @@ impl Process {
         let (kept, keeping) = (program.clone(), Arc::clone(&state));
         let keeper = tokio::spawn(async move {
             if let Err(error) = keep(&kept, child, &keeping).await {
-                *lock(&keeping.trouble) = Some(format!("{error:#}"));
+                *keeping.trouble.lock() = Some(format!("{error:#}"));
             }
         });
         let process = Self { program, state, _keeper: AbortOnDropHandle::new(keeper) };
@@ -116,8 +117,8 @@ impl Process {
 
     /// Kills the process. Its next life ends at a failpoint, such as `granted:37`, if one is given.
     pub(crate) fn kill(&self, next: Option<String>) {
-        *lock(&self.state.next) = next;
-        lock(&self.state.life).killed = true;
+        *self.state.next.lock() = next;
+        self.state.life.lock().killed = true;
         self.signal(Signal::KILL);
     }
 
@@ -125,8 +126,8 @@ impl Process {
     pub(crate) async fn disarm(&self) -> Result<()> {
         self.signal(Signal::CONT);
         loop {
-            *lock(&self.state.next) = None;
-            let is_armed = lock(&self.state.life).armed.is_some();
+            *self.state.next.lock() = None;
+            let is_armed = self.state.life.lock().armed.is_some();
             match (self.id(), is_armed) {
                 (0, _) => {}
                 (_, true) => self.kill(None),
@@ -139,12 +140,12 @@ impl Process {
 
     /// The unexpected end of the process, if there was one.
     pub(crate) fn trouble(&self) -> Option<String> {
-        lock(&self.state.trouble).clone()
+        self.state.trouble.lock().clone()
     }
 
     /// The number of kills, by place.
     pub(crate) fn ends(&self) -> Vec<(String, u64)> {
-        lock(&self.state.ends).clone().into_iter().collect()
+        self.state.ends.lock().clone().into_iter().collect()
     }
 
     /// The current process identifier; 0 between two lives.
@@ -172,13 +173,13 @@ async fn keep(program: &Program, mut child: Child, state: &State) -> Result<()> 
     loop {
         let ended = child.wait().await?;
         state.leave();
-        let failpoint = lock(&state.next).take();
+        let failpoint = state.next.lock().take();
         let armed = failpoint.as_ref().and_then(|point| Some(point.split_once(':')?.0.to_owned()));
-        let life = std::mem::replace(&mut *lock(&state.life), Life { armed, killed: false });
+        let life = std::mem::replace(&mut *state.life.lock(), Life { armed, killed: false });
         if ended.signal() == Some(Signal::KILL.as_raw()) {
             let place = life.armed.filter(|_| !life.killed).map(|point| format!("at {point}"));
             let place = place.unwrap_or_else(|| "at any moment".to_owned());
-            *lock(&state.ends).entry(place).or_default() += 1;
+            *state.ends.lock().entry(place).or_default() += 1;
         } else if ended.code() != Some(1) {
             // A process that cannot reach its store at the start exits with 1. Nothing else ends by
             // itself.
@@ -201,10 +202,6 @@ impl State {
         let id = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
         self.id.store(id, Ordering::Relaxed);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -255,7 +252,7 @@ mod facts {
         let second = next_life(&process, first).await;
         process.disarm().await.unwrap();
         assert_ne!(process.id(), second);
-        assert!(lock(&process.state.life).armed.is_none());
+        assert!(process.state.life.lock().armed.is_none());
         assert_eq!(process.ends(), [("at any moment".to_owned(), 2)]);
     }
 }

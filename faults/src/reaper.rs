@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 /// The shell that kills the remaining processes. It has a process group of its own, out of reach of
 /// Ctrl-C.
@@ -26,7 +28,7 @@ pub(crate) fn ends(process: u32) {
 }
 
 fn tell(change: &str, process: u32) {
-    if let Some((_, pipe)) = &mut *REAPER.lock().unwrap_or_else(PoisonError::into_inner) {
+    if let Some((_, pipe)) = &mut *REAPER.lock() {
         // Without the shell, processes are ended only if the harness ends normally.
         let _gone = writeln!(pipe, "{change} {process}");
     }

@@ -1,9 +1,10 @@
 //! Effects that are rows of the store's own database, committed with their outcome.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use semel::{Lease, Outcome, PostgresStore};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -39,7 +40,7 @@ impl Accounts {
     }
 
     async fn commit(&self, receipt: &Receipt, lease: &Lease, outcome: &Outcome) -> Result<()> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().pop();
         let mut client = match idle {
             Some(client) => client,
             None => connect(&self.config).await?,
@@ -49,7 +50,7 @@ impl Accounts {
         transaction.execute(row, &[&receipt.caller, &receipt.key, &receipt.run]).await?;
         self.store.complete_in(&mut transaction, lease, outcome).await?.applied()?;
         transaction.commit().await?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        self.idle.lock().push(client);
         Ok(())
     }
 }

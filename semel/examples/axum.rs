@@ -18,7 +18,7 @@ async fn main() -> std::io::Result<()> {
     axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app()).await
 }
 
-pub(crate) fn app() -> Router {
+fn app() -> Router {
     // Records in memory end with the process; see PostgresStore for those that do not. Callers without credentials are one
     // caller here, as nothing that is answered is for one of them alone; unless that is said, they are refused.
     let layer = IdempotencyLayer::new(MemoryStore::new()).with_anonymous_callers(Anonymous::Share);
@@ -27,4 +27,19 @@ pub(crate) fn app() -> Router {
 
 async fn charge(cents: String) -> String {
     format!("charged {cents} cents\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::http::charges_once;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_charge_runs_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app()).await });
+        charges_once(address, "a1").await;
+    }
 }

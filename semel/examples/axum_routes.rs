@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-pub(crate) fn app() -> Result<(Router, IdempotencyLayer), Box<dyn Error>> {
+fn app() -> Result<(Router, IdempotencyLayer), Box<dyn Error>> {
     // All routes share a store. The key of one user is not the key of another, whatever token they use today.
     let layer = IdempotencyLayer::new(MemoryStore::new())
         .with_problem_page("https://example.com/docs/idempotency")
@@ -85,5 +85,42 @@ async fn report(lease: Lease) -> Response {
     tokio::select! {
         report = async { "all is well\n" } => report.into_response(),
         () = lease.lost() => (StatusCode::SERVICE_UNAVAILABLE, Settle::Release, "another attempt is at it\n").into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use testkit::http::send;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_user_has_own_keys_and_each_route_its_policy() {
+        let (app, layer) = app().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let (key, ann) = ("idempotency-key: \"a1\"", "authorization: Bearer ann");
+        let charge =
+            async |headers: &[&str], cents: &str| send(address, "POST /charges", headers, cents).await;
+        let first = charge(&[key, ann], "42").await;
+        assert!(first.body.starts_with("charged ann 42 cents, fence "), "{first:?}");
+        assert!(charge(&[key, ann], "42.0").await.is_replay());
+        let bob = charge(&[key, "authorization: Bearer bob"], "42").await;
+        assert!(bob.body.starts_with("charged bob"), "{bob:?}");
+        assert_eq!(charge(&[key], "42").await.status, 401);
+        let unkeyed = charge(&[ann], "42").await;
+        assert_eq!(unkeyed.status, 400);
+        let problem: Value = serde_json::from_str(&unkeyed.body).unwrap();
+        assert_eq!(problem["type"], "https://example.com/docs/idempotency#idempotency_key_missing");
+        let report = send(address, "POST /reports", &["idempotency-key: \"a2\"", ann], "").await;
+        assert_eq!(report.body, "all is well\n");
+        let published = send(address, "GET /.well-known/idempotency", &[], "").await;
+        let published: Value = serde_json::from_str(&published.body).unwrap();
+        assert_eq!(published["required_on"], json!(["POST", "PATCH"]));
+        assert_eq!(published["fingerprint"], "canonical-json");
+        assert_eq!(published["wait_seconds"], 2.0);
+        layer.drain().await;
     }
 }

@@ -33,7 +33,7 @@ struct App {
     client: Arc<Mutex<Client>>,
 }
 
-pub(crate) async fn app(url: &str) -> Result<Router, Box<dyn Error>> {
+async fn app(url: &str) -> Result<Router, Box<dyn Error>> {
     let store = PostgresStore::connect(url).await?;
     store.migrate().await?;
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
@@ -72,5 +72,23 @@ impl<E: Error + 'static> From<E> for Failed {
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         (StatusCode::INTERNAL_SERVER_ERROR, format!("not charged: {}\n", self.0)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel::store::Token;
+    use testkit::http::charges_once;
+    use testkit::servers::postgres_url;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_charge_runs_once() {
+        let app = app(&postgres_url()).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        charges_once(address, &Token::random().to_string()).await;
     }
 }

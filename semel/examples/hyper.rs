@@ -25,7 +25,7 @@ async fn main() -> io::Result<()> {
     serve(TcpListener::bind("127.0.0.1:3000").await?).await
 }
 
-pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
+async fn serve(listener: TcpListener) -> io::Result<()> {
     // Callers without credentials are one caller here; unless that is said, they are refused.
     let layer = IdempotencyLayer::new(MemoryStore::new()).with_anonymous_callers(Anonymous::Share);
     let service = layer.layer(service_fn(charge));
@@ -49,4 +49,19 @@ async fn charge(request: Request<ReadAhead<Incoming>>) -> Result<Response<Full<B
         Err(error) => format!("could not read the request: {error}\n"),
     };
     Ok(Response::new(Full::new(Bytes::from(said))))
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::http::charges_once;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_charge_runs_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener));
+        charges_once(address, "a1").await;
+    }
 }

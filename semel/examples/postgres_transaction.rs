@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Charges an invoice three times over, and counts how often that left a trace.
-pub(crate) async fn run(url: &str) -> Result<i64, Box<dyn Error>> {
+async fn run(url: &str) -> Result<i64, Box<dyn Error>> {
     let store = PostgresStore::connect(url).await?;
     store.migrate().await?;
 
@@ -75,5 +75,13 @@ impl App {
         }
         tx.commit().await?;
         Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_invoice_is_charged_once() {
+        assert_eq!(super::run(&testkit::servers::postgres_url()).await.unwrap(), 1);
     }
 }

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Charges an invoice three times over, and counts how often that happened.
-pub(crate) async fn run(postgres: &str, redis: &str) -> Result<u32, Box<dyn Error>> {
+async fn run(postgres: &str, redis: &str) -> Result<u32, Box<dyn Error>> {
     let durable = PostgresStore::connect(postgres).await?;
     durable.migrate().await?;
     // As it only remembers, it may also forget: a Redis that evicts is welcome here.
@@ -52,4 +52,14 @@ pub(crate) async fn run(postgres: &str, redis: &str) -> Result<u32, Box<dyn Erro
         }
     }
     Ok(charged.load(Ordering::SeqCst))
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::servers::{postgres_url, redis_url};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_invoice_is_charged_once() {
+        assert_eq!(super::run(&postgres_url(), &redis_url()).await.unwrap(), 1);
+    }
 }

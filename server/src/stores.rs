@@ -179,7 +179,7 @@ impl Opened {
         let url = place.store_url();
         Ok(match place.parsed().with_context(|| unopened(url))? {
             StoreUrl::Sqlite(file) => Some(SqliteOptions::new(file).print_migrations()),
-            StoreUrl::Postgres(url) => Some(PostgresOptions::new(url.expose())?.print_migrations()),
+            StoreUrl::Postgres(url) => Some(PostgresOptions::new(url.expose())?.print_migrations()?),
             _ => None,
         })
     }

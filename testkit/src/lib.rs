@@ -8,10 +8,12 @@
 //! With the feature `stores`, which `cargo xtask` can do without:
 //!
 //! - `stores/`: a place of its own for each test, on every store
-//! - `ended.rs`: stores whose runtime has ended
 //! - `gates/`: paths to a store that a test can disturb
 //! - `claims.rs`: claims, and their answers
-//! - `contest.rs`: races for keys
+//! - `contract.rs`: the conformance suite
+//! - `every_store.rs`: tests that run on every store
+//! - `certificates.rs`: authorities and certificates for TLS
+//! - `http.rs`: plain requests to a service
 //! - `load.rs`: many callers, and a ledger of their answers
 //! - `until.rs`: waiting for an event
 
@@ -24,13 +26,17 @@ mod packages;
 pub use packages::programs;
 
 #[cfg(feature = "stores")]
+pub mod certificates;
+#[cfg(feature = "stores")]
 pub mod claims;
 #[cfg(feature = "stores")]
-pub mod contest;
+pub mod contract;
 #[cfg(feature = "stores")]
-pub mod ended;
+mod every_store;
 #[cfg(feature = "stores")]
 pub mod gates;
+#[cfg(feature = "stores")]
+pub mod http;
 #[cfg(feature = "stores")]
 pub mod load;
 #[cfg(feature = "stores")]

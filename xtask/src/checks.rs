@@ -19,25 +19,18 @@ pub fn all(steps: &mut Steps) -> Result<()> {
     let document = ["doc", "--workspace", "--no-deps", "--all-features"];
     steps.run("documentation", cargo(document).env("RUSTDOCFLAGS", "-D warnings"))?;
     features(steps)?;
-    packages(steps)?;
+    steps.run("packages", cargo(PACK).args(["--offline", "--quiet", "--no-verify"]))?;
     dependencies(steps)
 }
 
-/// Packs both crates as they would be published, without building them again. The second one
-/// depends on the first, which no registry needs to have for that.
-fn packages(steps: &mut Steps) -> Result<()> {
-    let pack = [
-        "package",
-        "--offline",
-        "--no-verify",
-        "--allow-dirty",
-        "--quiet",
-        "--package",
-        "semel",
-        "--package",
-        "semel-server",
-    ];
-    steps.run("packages", &mut cargo(pack))
+/// Packs both crates as they would be published. The second one depends on the first: cargo takes it
+/// from the package that it has just made, so no registry needs to have it.
+const PACK: [&str; 6] = ["package", "--allow-dirty", "--package", "semel", "--package", "semel-server"];
+
+/// Packs both crates, and builds each from its packed files alone. A file that is left out of a
+/// package, and a dependency that only the workspace has, are noticed here.
+pub fn packages(steps: &mut Steps) -> Result<()> {
+    steps.run("packages", &mut cargo(PACK))
 }
 
 /// Checks the library with no feature, then with each alone. This uses Clippy rather than `cargo

@@ -37,11 +37,16 @@ enum Task {
         args: Vec<OsString>,
     },
 
-    /// Checks format, lints, documentation, every feature by itself, and dependencies.
+    /// Checks format, lints, documentation, every feature by itself, packages, and dependencies.
     ///
     /// Stops at the first failure. Dependencies are checked by cargo-deny, and only where it is
     /// installed.
     Check,
+
+    /// Packs both crates as they would be published, and builds each from its packed files alone.
+    ///
+    /// This builds all dependencies a second time. `check` packs the crates without building them.
+    Package,
 
     /// Runs `check`, and then `test`, `instructions` and `faults`, each even if the previous one
     /// has failed.
@@ -86,6 +91,7 @@ fn main() -> ExitCode {
     let outcome = match task {
         Task::Test { args } => tests::all(&mut steps, &args),
         Task::Check => checks::all(&mut steps),
+        Task::Package => checks::packages(&mut steps),
         Task::Ci => all_of([
             checks::all(&mut steps),
             tests::all(&mut steps, &[]),

@@ -1,9 +1,9 @@
 //! Connections with prepared statements, each for one caller at a time.
 
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls, Statement};
 
@@ -42,7 +42,7 @@ impl Pool {
     /// A connection, until it is dropped.
     pub(super) async fn take(&self) -> Result<Taken<'_>> {
         let permit = self.permits.acquire().await?;
-        let connection = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = self.free.lock().pop();
         let connection = Some(connection.context("there is a connection for each permit")?);
         Ok(Taken { pool: self, connection, _permit: permit })
     }
@@ -65,7 +65,7 @@ impl Deref for Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.pool.free.lock();
         free.extend(self.connection.take());
     }
 }

@@ -52,7 +52,7 @@ pub(crate) type Semel = Caller<PostgresStore>;
 
 impl Semel {
     pub(crate) async fn connect(url: &str, connections: usize, schema: &str) -> Result<Self> {
-        let options = PostgresOptions::new(url)?.with_schema(schema)?.with_connections(connections)?;
+        let options = PostgresOptions::new(url)?.with_schema(schema).with_connections(connections);
         let store = options.connect().await?;
         store.migrate().await?;
         Self::new(store)

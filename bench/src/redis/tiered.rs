@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use semel::store::{PostgresOptions, RedisOptions};
+use semel::store::{PostgresOptions, RedisOptions, TieredOptions};
 use semel::{PostgresStore, RedisStore, Store, Tiered};
 use testkit::servers::RedisServers;
 
@@ -24,14 +24,15 @@ pub(super) async fn measure(args: &Args, report: &mut Report) -> Result<()> {
     let mut servers = RedisServers::new()?;
     let url = servers.start("hot", "")?;
     let durable = async |schema: &str| -> Result<PostgresStore> {
-        let store = PostgresOptions::new(&server.url)?.with_schema(schema)?.connect().await?;
+        let store = PostgresOptions::new(&server.url)?.with_schema(schema).connect().await?;
         store.migrate().await?;
         Ok(store)
     };
     let hot = RedisOptions::new(&url)?.with_eviction_allowed().connect().await?;
-    let tier = Tiered::new(hot, durable("tier").await?);
-    let hot_first = Arc::new(Caller::new(tier.clone().with_hot_first())?);
-    let tier = Arc::new(Caller::new(tier)?);
+    let behind = durable("tier").await?;
+    let hot_first = TieredOptions::new().with_hot_first().open(hot.clone(), behind.clone())?;
+    let hot_first = Arc::new(Caller::new(hot_first)?);
+    let tier = Arc::new(Caller::new(Tiered::new(hot, behind))?);
     let plain = Arc::new(Caller::new(durable("plain").await?)?);
     let length = args.length();
     fill(&tier).await?;

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::protocol::ask::Ask;
@@ -82,12 +83,12 @@ impl MemoryStore {
 
     /// The shard for the record of a key.
     fn shard(&self, key: &Key) -> MutexGuard<'_, Records> {
-        locked(&self.shared.shards[self.shared.hasher.hash_one(key) as usize % SHARDS])
+        self.shared.shards[self.shared.hasher.hash_one(key) as usize % SHARDS].lock()
     }
 
     /// Each shard, locked one after the other.
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Records>> {
-        self.shared.shards.iter().map(locked)
+        self.shared.shards.iter().map(Mutex::lock)
     }
 
     /// Runs a primitive on the slot of a key.
@@ -124,11 +125,6 @@ impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while a lock is held, so the data behind a poisoned lock is complete.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -212,7 +208,7 @@ impl Backend for MemoryStore {
     }
 
     async fn keep_secret(&self, expected: Option<&[u8]>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let mut kept = locked(&self.shared.secret);
+        let mut kept = self.shared.secret.lock();
         if kept.is_none() || kept.as_deref() == expected {
             *kept = Some(value.to_vec());
         }

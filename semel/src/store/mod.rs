@@ -7,6 +7,7 @@
 //! - `inspect`: listing records and settling held keys.
 //! - [`backend`]: the three primitives, reads and a sweep.
 //! - [`verbs`]: the verbs over any backend.
+//! - `limits`: the limits of the stores' options.
 //! - `pruner`: removing expired records in the background.
 //! - `memory`: the reference store, for tests and for one process.
 //! - `postgres`, `sqlite`, `redis`: the stores on databases.
@@ -16,6 +17,7 @@
 
 mod any;
 mod url;
+mod limits;
 pub(crate) mod inspect;
 pub mod backend;
 #[doc(hidden)]
@@ -47,7 +49,7 @@ pub use postgres::{InTransaction, PostgresOptions};
 pub use redis::RedisOptions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteOptions;
-pub use tiered::{Hot, MemoryCache, Rank};
+pub use tiered::{Hot, MemoryCache, Rank, TieredOptions};
 pub use url::{SecretUrl, StoreUrl, open, redacted};
 
 use std::sync::Arc;

@@ -8,6 +8,8 @@ use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use super::digest::frame;
+
 /// A SHA-256 digest of the request, with the version of the rules that made it.
 ///
 /// Every part is hashed with its length in front, so that `"ab" + "c"` and `"a" + "bc"` differ.
@@ -115,8 +117,7 @@ impl Framer {
     }
 
     pub(crate) fn part(&mut self, part: &[u8]) {
-        self.0.update((part.len() as u64).to_be_bytes());
-        self.0.update(part);
+        frame(&mut self.0, part);
     }
 
     pub(crate) fn finish(self) -> Fingerprint {
@@ -263,8 +264,7 @@ mod tests {
 
     #[test]
     fn version_1_does_not_change() {
-        let hex: String =
-            Fingerprint::of_bytes(b"semel").as_bytes().iter().map(|b| format!("{b:02x}")).collect();
+        let hex = crate::words::digest::hex(Fingerprint::of_bytes(b"semel").as_bytes());
         // printf '\0\0\0\0\0\0\0\5bytes\0\0\0\0\0\0\0\5semel' | sha256sum
         assert_eq!(hex, "2aac75840408750da898f7e9f3e62da9bcdfc39a4d310fe7c21b91a1272df864");
     }

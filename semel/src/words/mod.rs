@@ -4,6 +4,7 @@
 //! - [`key`]: the scope of a caller and the value that the client chose.
 //! - [`text`]: the rule for short printable texts, which keys, owners and notes share.
 //! - [`intent`]: the request that a key was used for.
+//! - [`digest`]: digests over several parts.
 //! - [`fingerprint`]: the digest that tells two requests apart.
 //! - [`lease`]: the right to run: token, fence, attempt and deadline.
 //! - [`outcome`]: the response that is replayed, with its headers in their stored form.
@@ -16,6 +17,7 @@
 pub(crate) mod key;
 pub(crate) mod text;
 pub(crate) mod intent;
+pub(crate) mod digest;
 pub(crate) mod fingerprint;
 pub(crate) mod lease;
 pub(crate) mod outcome;

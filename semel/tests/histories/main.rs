@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use semel::{
     AfterCrash, Failure, Held, Intent, Key, Lease, MemoryStore, Once, Outcome, Policy, Reconciled, Store,
-    Tiered,
 };
 use testkit::gates::Through;
+use testkit::stores::tiered::hot_first;
 use tokio::time::{sleep, timeout};
 
 use chaos::{Dice, Process};
@@ -186,7 +186,7 @@ async fn history(seed: u64, setting: Setting) -> (Ledger, Option<String>) {
         let durable = Through(process.clone());
         let once = match tiers {
             Tiers::One => Once::new(durable),
-            Tiers::Two => Once::new(Tiered::new(hot.seen_by(process), durable).with_hot_first()),
+            Tiers::Two => Once::new(hot_first(hot.seen_by(process), durable)),
         };
         let once = once.with_policy(policy(after_crash, &dice));
         if setting.hook { once.with_reconcile(hook(&ledger)) } else { once }

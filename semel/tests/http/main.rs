@@ -6,11 +6,9 @@
 //! - `problems`, `privacy`: the refusals, and the logs and metrics.
 //! - `stores`, `processes`, `transactions`: failing stores, several processes, and transactional
 //!   handlers.
-//! - `examples`: the examples of the package.
 
 mod bodies;
 mod callers;
-mod examples;
 mod handlers;
 mod keys;
 mod privacy;

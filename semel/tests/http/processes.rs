@@ -90,7 +90,7 @@ const CHILD: &str = "SEMEL_TEST_HTTP_CHILD";
 const LEASE: Duration = Duration::from_millis(600);
 
 async fn postgres(schema: &str) -> PostgresStore {
-    let options = PostgresOptions::new(&postgres_url()).unwrap().with_schema(schema).unwrap();
+    let options = PostgresOptions::new(&postgres_url()).unwrap().with_schema(schema);
     let store = options.connect().await.unwrap();
     store.migrate().await.unwrap();
     store

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use semel::admin::{Inspect, ListQuery, OperatorAck, Page, Prune, Stats};
-use semel::store::conformance::{self, Subject};
 use semel::store::{Ack, Ask, Claim, Found, Record, Token, Void};
 use semel::{Fence, Key, Lease, Outcome, PostgresStore, Store, StoreError, Timestamp};
+use testkit::contract::keeps_every_promise;
 use testkit::stores::postgres::Place;
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
@@ -127,9 +127,5 @@ impl Inspect for InTransactions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn completion_in_transactions_keeps_every_promise() {
     let place = Place::shared();
-    let subject = Subject::new(InTransactions::at(&place).await)
-        .with_peer(InTransactions::at(&place).await)
-        .with_lease(Duration::from_secs(3))
-        .with_checks_at_once(64);
-    conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
+    keeps_every_promise(InTransactions::at(&place).await, InTransactions::at(&place).await).await;
 }

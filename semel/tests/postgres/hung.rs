@@ -32,7 +32,7 @@ impl Hung {
     async fn start_with(patience: Duration) -> Self {
         let server = Servers::postgres(&[]).unwrap();
         let (place, backends) = Backends::on(server.url()).await;
-        let options = place.options().with_timeout(patience).unwrap().with_connections(1).unwrap();
+        let options = place.options().with_timeout(patience).with_connections(1);
         // This step is slow on a busy machine, and not a matter of the patience.
         place.options().connect().await.unwrap().migrate().await.unwrap();
         let store = options.connect().await.unwrap();
@@ -142,7 +142,7 @@ async fn time_is_told_although_the_process_that_was_asked_for_it_hangs() {
     let server = Servers::postgres(&[]).unwrap();
     let (place, backends) = Backends::on(server.url()).await;
     // The store has only just connected, so it has no time from another answer.
-    let store = place.options().with_timeout(PATIENCE).unwrap().connect().await.unwrap();
+    let store = place.options().with_timeout(PATIENCE).connect().await.unwrap();
     let [pid] = backends.that("true").await[..] else { panic!("there is one connection") };
     signal("STOP", pid);
     until("the time is told", async || {

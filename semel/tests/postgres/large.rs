@@ -33,7 +33,7 @@ impl Counted {
     async fn start() -> Self {
         let (place, _) = Backends::on(&Place::shared().url).await;
         let (behind, proxy) = Proxy::to(&place);
-        let store = behind.options().with_connections(1).unwrap().connect().await.unwrap();
+        let store = behind.options().with_connections(1).connect().await.unwrap();
         store.migrate().await.unwrap();
         let now = store.now().await.unwrap();
         Self { store, proxy, now, _place: behind }

@@ -1,12 +1,10 @@
 //! The store on a real Postgres, a file for each property.
 
-mod contract;
 mod transactions;
 mod isolation;
 mod durable;
 mod locked;
 mod neighbours;
-mod runtimes;
 mod completion;
 mod completing;
 mod transactional;
@@ -17,12 +15,10 @@ mod outcomes;
 mod large;
 mod parallel;
 mod roles;
-mod races;
 mod pruning;
 mod listing;
 mod upkeep;
 mod whole_table;
-mod example;
 mod standby;
 mod late_starts;
 mod waiting;

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 async fn listing_counting_and_pruning_go_on_over_another_connection_than_one_that_hangs() {
     let server = Servers::postgres(&[]).unwrap();
     let (place, backends) = Backends::on(server.url()).await;
-    let store = place.options().with_timeout(PATIENCE).unwrap().connect().await.unwrap();
+    let store = place.options().with_timeout(PATIENCE).connect().await.unwrap();
     store.migrate().await.unwrap();
     let asked = ask(&store, "key").await;
     until("it is claimed", async || store.claim(&asked).await.is_ok()).await;
@@ -67,7 +67,7 @@ async fn behind_proxy(place: &Place) -> (PostgresStore, Proxy) {
     let (behind, proxy) = Proxy::to(place);
     let mut connected = None;
     until("it is connected", async || {
-        connected = behind.options().with_timeout(3 * PATIENCE).unwrap().connect().await.ok();
+        connected = behind.options().with_timeout(3 * PATIENCE).connect().await.ok();
         connected.is_some()
     })
     .await;

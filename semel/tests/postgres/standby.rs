@@ -34,7 +34,7 @@ impl Primary {
     pub(crate) async fn store(&self) -> PostgresStore {
         // This step is slow on a busy machine, and not a matter of the timeout.
         self.place.store().await.close().await;
-        self.place.options().with_timeout(Duration::from_secs(2)).unwrap().connect().await.unwrap()
+        self.place.options().with_timeout(Duration::from_secs(2)).connect().await.unwrap()
     }
 
     /// Makes commits wait for a standby that does not exist.

@@ -1,19 +1,12 @@
 //! Connections to a server over TCP: encrypted or not, with one host or several.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
-
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use semel::StoreError;
 use semel::store::{PostgresOptions, Token};
+use testkit::certificates::{Authority, Certificate, Papers};
 use testkit::ports::Port;
 use testkit::servers::Servers;
 use testkit::stores::whole;
 use tokio_postgres::{Client, NoTls};
-
-/// The account `nobody`, under which servers run that root starts.
-const NOBODY: u32 = 65534;
 
 /// A server with a port.
 struct Server {
@@ -31,14 +24,25 @@ impl Server {
 
     /// Returns `true` if the connection with these options is encrypted, or the error.
     async fn is_encrypted(&self, host: &str, options: &str) -> Result<bool, StoreError> {
+        Ok(self.encryption(host, options, |options| options).await?.is_some())
+    }
+
+    /// The encryption of the connection with these options: the name of the user in the client's
+    /// certificate, which may be empty. `None` if the connection is not encrypted.
+    async fn encryption(
+        &self,
+        host: &str,
+        options: &str,
+        changed: impl FnOnce(PostgresOptions) -> PostgresOptions,
+    ) -> Result<Option<String>, StoreError> {
         let name = format!("semel-{}", Token::random());
         let url = format!(
             "postgres://postgres@{host}:{port}/postgres?application_name={name}&{options}",
             port = self.port
         );
-        let _store = PostgresOptions::new(&url)?.connect().await?;
-        let question =
-            "select ssl from pg_stat_ssl join pg_stat_activity using (pid) where application_name = $1";
+        let _store = changed(PostgresOptions::new(&url)?).connect().await?;
+        let question = "select case when ssl then coalesce(client_dn, '') end
+            from pg_stat_ssl join pg_stat_activity using (pid) where application_name = $1";
         Ok(self.client().await.query_one(question, &[&name]).await.unwrap().get(0))
     }
 
@@ -50,68 +54,23 @@ impl Server {
     }
 }
 
-/// A folder of keys and certificates.
-struct Papers(PathBuf);
-
-impl Papers {
-    fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("semel-papers-{}", Token::random()));
-        fs::create_dir(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    /// An authority, with its certificate in this file.
-    fn authority(&self, name: &str) -> Issuer<'static, KeyPair> {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        fs::write(self.path(name), params.self_signed(&key).unwrap().pem()).unwrap();
-        Issuer::new(params, key)
-    }
-
-    /// The settings of a server with a certificate for this host.
-    fn server(&self, host: &str, authority: &Issuer<'static, KeyPair>) -> [String; 3] {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([host.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, authority).unwrap();
-        fs::write(self.path("server.pem"), certificate.pem()).unwrap();
-        fs::write(self.path("server.key"), key.serialize_pem()).unwrap();
-        // The server accepts no key that other users can read.
-        fs::set_permissions(self.path("server.key"), Permissions::from_mode(0o600)).unwrap();
-        give_away(Path::new(&self.path("server.key")));
-        let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
-        ["ssl=on".to_owned(), format!("ssl_cert_file={certificate}"), format!("ssl_key_file={key}")]
-    }
-}
-
-impl Drop for Papers {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Gives a file to the account of the servers.
-fn give_away(file: &Path) {
-    if fs::metadata(file).unwrap().uid() == 0 {
-        chown(file, Some(NOBODY), Some(NOBODY)).unwrap();
-    }
+/// The settings of a server that shows this certificate.
+fn settings(papers: &Papers, certificate: &Certificate) -> [String; 3] {
+    let (cert, key) =
+        (papers.write("server.pem", &certificate.cert), papers.write("server.key", &certificate.key));
+    ["ssl=on".to_owned(), format!("ssl_cert_file={cert}"), format!("ssl_key_file={key}")]
 }
 
 #[tokio::test]
 async fn sslmode_does_what_it_does_for_libpq() {
     let papers = Papers::new();
-    let authority = papers.authority("known");
-    papers.authority("stranger");
-    let settings = papers.server("localhost", &authority);
+    let authorities = ["known", "stranger"].map(Authority::new);
+    let settings = settings(&papers, &authorities[0].certify("localhost"));
     let server = Server::start(&settings.each_ref().map(String::as_str));
-    let (known, stranger) =
-        (format!("sslrootcert={}", papers.path("known")), format!("sslrootcert={}", papers.path("stranger")));
+    let [known, stranger] = authorities
+        .each_ref()
+        .map(|authority| papers.write(&Token::random().to_string(), &authority.pem()))
+        .map(|file| format!("sslrootcert={file}"));
 
     for (options, encrypted) in [
         ("sslmode=disable", false),
@@ -139,6 +98,42 @@ async fn sslmode_does_what_it_does_for_libpq() {
             (Err(error), Some(fault)) => assert!(whole(&error).contains(fault), "{case}: {}", whole(&error)),
             (other, _) => panic!("{case}: {other:?}"),
         }
+    }
+}
+
+/// `sslmode=require` trusts any server, unless the program sets what it trusts.
+#[tokio::test]
+async fn tls_of_the_program_replaces_that_of_the_url() {
+    let papers = Papers::new();
+    let [known, stranger, of_clients] = ["known", "stranger", "of clients"].map(Authority::new);
+    let [cert, key, file] = settings(&papers, &known.certify("localhost"));
+    let of_clients_file = format!("ssl_ca_file={}", papers.write("clients.pem", &of_clients.pem()));
+    // Over TLS, only a certificate of this authority with the name of the user logs in. The test
+    // itself looks over a connection without TLS.
+    let logins = "hostssl all all all cert\nhostnossl all all all trust\n";
+    let logins = format!("hba_file={}", papers.write("pg_hba.conf", logins));
+    let server = Server::start(&[&cert, &key, &file, &of_clients_file, &logins]);
+
+    let shown = of_clients.certify("postgres");
+    let connected = async |options: &str, authority: &Authority, shown: Option<&Certificate>| {
+        let config = authority.client(shown);
+        server.encryption("localhost", options, |options| options.with_tls(config)).await
+    };
+    for options in ["sslmode=require", "sslmode=verify-full", "sslmode=prefer"] {
+        let user = connected(options, &known, Some(&shown)).await.unwrap();
+        assert_eq!(user.as_deref(), Some("/CN=postgres"), "{options}");
+    }
+    // `sslmode` still says whether the connection is encrypted at all.
+    assert_eq!(connected("sslmode=disable", &known, Some(&shown)).await.unwrap(), None);
+
+    for (authority, shown, why) in [
+        (&stranger, Some(&shown), "UnknownIssuer"),
+        (&known, None, "certificate"),
+        (&known, Some(&stranger.certify("postgres")), "UnknownCA"),
+        (&known, Some(&of_clients.certify("mallory")), "certificate authentication failed"),
+    ] {
+        let refused = connected("sslmode=require", authority, shown).await.expect_err(why);
+        assert!(whole(&refused).contains(why), "{why}: {}", whole(&refused));
     }
 }
 

@@ -256,7 +256,7 @@ async fn a_read_only_role_lists_and_counts() {
     }
     let sign = if place.url.contains('?') { '&' } else { '?' };
     let url = format!("{}{sign}options=-c%20default_transaction_read_only%3Don", place.url);
-    let reader = PostgresOptions::new(&url).unwrap().with_schema(&place.schema).unwrap();
+    let reader = PostgresOptions::new(&url).unwrap().with_schema(&place.schema);
     let reader = reader.connect().await.unwrap();
     assert_eq!(unsettled(&reader).await, [held("before"), held("since")]);
     assert_eq!(reader.stats().await.unwrap().held, 2);

@@ -53,7 +53,7 @@ async fn reads<T>(place: &Place, work: impl AsyncFnOnce(&PostgresStore) -> T) ->
     let name = Token::random().to_string();
     let sign = if place.url.contains('?') { '&' } else { '?' };
     let url = format!("{}{sign}application_name={name}", place.url);
-    let store = PostgresOptions::new(&url).unwrap().with_schema(&place.schema).unwrap();
+    let store = PostgresOptions::new(&url).unwrap().with_schema(&place.schema);
     let store = store.connect().await.unwrap();
     let answer = work(&store).await;
     store.close().await;

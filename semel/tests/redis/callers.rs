@@ -15,7 +15,7 @@ use tokio::time::timeout;
 async fn dropped_callers_cancel_nothing_and_cost_nothing() {
     let mut server = Server::start("");
     let place = server.place();
-    let store = place.options().with_connections(1).unwrap().connect().await.unwrap();
+    let store = place.options().with_connections(1).connect().await.unwrap();
     let asked = ask(&store, "key").await;
     server.freeze();
     // This claim is sent. More than the queue has room for follow, and are dropped before they are
@@ -101,7 +101,7 @@ async fn close_leaves_no_connections_behind() {
 #[tokio::test]
 async fn close_does_not_wait_for_a_server_that_does_not_answer() {
     let mut server = Server::start("");
-    let store = server.place().options().with_timeout(PATIENCE).unwrap().connect().await.unwrap();
+    let store = server.place().options().with_timeout(PATIENCE).connect().await.unwrap();
     let asked = ask(&store, "key").await;
     server.freeze();
     let (claim, ()) =

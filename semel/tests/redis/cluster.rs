@@ -1,15 +1,14 @@
 //! The store on a cluster of three masters with a replica each.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use semel::admin::{ListQuery, Prune};
-use semel::store::conformance::{self, Subject};
-use semel::store::{Claim, Terms};
+use semel::store::{Claim, Terms, conformance};
 use semel::{Key, RedisStore, Store};
 use testkit::claims::{ask, done, granted, is_replayed, lease, outcome, retried};
+use testkit::contract::keeps_every_promise;
 use testkit::servers::RedisServers;
 use testkit::stores::redis::{Place, connection, say, settled};
 use testkit::until::until;
@@ -144,11 +143,7 @@ async fn keys_of_one_slot<const N: usize>(cluster: &Cluster, place: &Place) -> (
 async fn a_cluster_keeps_every_promise() {
     let cluster = Cluster::start();
     let place = cluster.place();
-    let subject = Subject::new(place.store().await)
-        .with_peer(place.store().await)
-        .with_lease(Duration::from_secs(3))
-        .with_checks_at_once(64);
-    conformance::check(&subject).await.unwrap_or_else(|broken| panic!("{broken}"));
+    keeps_every_promise(place.store().await, place.store().await).await;
     conformance::check_backend(place.store().await).await.unwrap_or_else(|broken| panic!("{broken}"));
 }
 

@@ -129,7 +129,7 @@ async fn a_login_with_the_listed_commands_alone_can_do_everything() {
     let sign = if master.contains('?') { '&' } else { '?' };
     place.url = format!("{master}{sign}user=semel&pass=password");
 
-    let options = place.options().with_replicas(1).with_timeout(Duration::from_secs(5)).unwrap();
+    let options = place.options().with_replicas(1).with_timeout(Duration::from_secs(5));
     do_everything(&options.connect().await.unwrap()).await;
 
     let refused: Vec<Vec<redis::Value>> = say(&mut admin, "ACL LOG").await;

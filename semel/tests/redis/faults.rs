@@ -33,7 +33,7 @@ async fn nothing_is_lost_or_done_twice_when_the_server_stands_still_under_load()
     let mut server = Server::start("");
     let place = server.place();
     let timeout = Duration::from_millis(500);
-    let connect = async || place.options().with_timeout(timeout)?.connect().await;
+    let connect = async || place.options().with_timeout(timeout).connect().await;
     let mut load = Load::start(&settled(connect).await);
     for pause in [100, 700, 1_500] {
         load.goes_on().await;

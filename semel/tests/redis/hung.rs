@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UnixStream};
 
 /// A store with one connection, and another process that has one of its own.
 async fn two_stores(place: &Place) -> (RedisStore, RedisStore) {
-    let options = place.options().with_timeout(PATIENCE).unwrap().with_connections(1).unwrap();
+    let options = place.options().with_timeout(PATIENCE).with_connections(1);
     let store = options.connect().await.unwrap();
     let before = ask(&store, "before").await;
     lease(settled(async || store.claim(&before).await).await);
@@ -52,7 +52,7 @@ async fn a_claim_in_the_hands_of_a_frozen_server_is_granted_once_it_is_settled()
 async fn a_claim_in_the_hands_of_a_frozen_server_is_unknown_to_a_store_that_has_heard_nothing_yet() {
     let mut server = Server::start("");
     let place = server.place();
-    let options = place.options().with_timeout(PATIENCE).unwrap().with_connections(1).unwrap();
+    let options = place.options().with_timeout(PATIENCE).with_connections(1);
     let store = options.connect().await.unwrap();
     let asked = ask(&place.store().await, "key").await;
     // There is a connection now. Without a record, this call does not learn the time.

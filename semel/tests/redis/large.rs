@@ -36,7 +36,7 @@ async fn sent(place: &Place) -> u64 {
 async fn large_outcomes_that_are_asked_for_at_once_are_sent_once_for_each_batch() {
     let server = Server::start("");
     let place = server.place();
-    let options = place.options().with_timeout(LONG).unwrap().with_connections(1).unwrap();
+    let options = place.options().with_timeout(LONG).with_connections(1);
     let store = options.connect().await.unwrap();
     let mut leases = Vec::new();
     for number in 0..KEYS {
@@ -79,7 +79,7 @@ async fn entry(store: &RedisStore, number: usize) -> (Key, Remembered) {
 async fn a_hot_store_recalls_large_outcomes_in_small_batches_and_shares_them() {
     let server = Server::start("");
     let place = server.place();
-    let options = place.options().with_timeout(LONG).unwrap().with_connections(1).unwrap();
+    let options = place.options().with_timeout(LONG).with_connections(1);
     let store = options.connect().await.unwrap();
     let mut entries = Vec::new();
     for number in 0..KEYS {

@@ -2,10 +2,8 @@
 
 mod log;
 
-mod contract;
 mod connecting;
 mod commands;
-mod races;
 mod lifetimes;
 mod outcomes;
 mod large;
@@ -15,7 +13,6 @@ mod listing;
 mod callers;
 mod scripts;
 mod memory;
-mod runtimes;
 mod restarts;
 mod faults;
 mod hung;

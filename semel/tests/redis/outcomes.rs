@@ -14,7 +14,7 @@ fn of(body: impl Into<Bytes>) -> Outcome {
 /// A store that gives a slow machine the time that so many bytes need; on a server of its own,
 /// because other tests would wait for them, too.
 async fn patient(place: &Place) -> RedisStore {
-    place.options().with_timeout(LONG).unwrap().connect().await.unwrap()
+    place.options().with_timeout(LONG).connect().await.unwrap()
 }
 
 /// Bytes that no encoding of text produces, and that compress badly.

@@ -27,8 +27,7 @@ impl Pair {
 
     /// A store that waits for the replica.
     async fn careful(&self) -> RedisStore {
-        let options =
-            self.place.options().with_replicas(1).with_timeout(Duration::from_millis(1_500)).unwrap();
+        let options = self.place.options().with_replicas(1).with_timeout(Duration::from_millis(1_500));
         options.connect().await.unwrap()
     }
 }

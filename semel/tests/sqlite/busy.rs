@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(50);
 /// A store that does not wait for long, and a user that holds the lock.
 async fn locked(place: &Place, wait: Duration) -> (SqliteStore, Connection) {
     place.store().await.close().await;
-    let store = place.options().with_busy_timeout(wait).unwrap().open().await.unwrap();
+    let store = place.options().with_busy_timeout(wait).open().await.unwrap();
     let user = place.client();
     user.execute_batch("begin immediate").unwrap();
     (store, user)
@@ -111,7 +111,7 @@ async fn a_file_that_is_locked_while_it_is_opened_is_waited_for() {
     let user = place.client();
     // The file has no write-ahead log yet, so that this excludes all other connections.
     user.execute_batch("create table theirs (x); begin exclusive").unwrap();
-    let options = place.options().with_busy_timeout(SHORT).unwrap();
+    let options = place.options().with_busy_timeout(SHORT);
     is_busy(&options.open().await.err().expect("it is locked"), &place);
     let opening = place.options().open();
     tokio::pin!(opening);

@@ -109,7 +109,7 @@ async fn an_erased_body_is_in_none_of_the_files_though_its_neighbours_stay() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_in_use_is_reported_and_emptied_later() {
     let place = Place::new();
-    let first = place.options().with_busy_timeout(std::time::Duration::from_millis(200)).unwrap();
+    let first = place.options().with_busy_timeout(std::time::Duration::from_millis(200));
     let store = first.open().await.unwrap();
     store.migrate().await.unwrap();
     let lease = granted(&store, &ask(&store, "k").await).await;

@@ -2,20 +2,16 @@
 
 mod child;
 
-mod contract;
 mod opening;
 mod schema;
 mod constraints;
 mod outcomes;
 mod unreadable;
 mod damaged;
-mod races;
 mod busy;
-mod runtimes;
 mod repeats;
 mod large;
 mod full;
-mod pruning;
 mod erasing;
 mod listing;
 mod closing;

@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
-use semel::store::{Claim, SqliteOptions};
+use semel::store::Claim;
 use semel::{Once, Outcome, Policy, SqliteStore, Store, StoreError};
 use testkit::claims::{ask, granted};
 use testkit::stores::sqlite::Place;
@@ -93,12 +92,6 @@ async fn a_file_that_cannot_be_written_is_refused() {
         said.contains("cannot be written") && said.contains(&place.path().display().to_string()),
         "{said}"
     );
-}
-
-#[tokio::test]
-async fn options_out_of_range_are_refused_by_name() {
-    let refused = SqliteOptions::new("x").with_busy_timeout(Duration::ZERO).expect_err("refused");
-    assert_eq!(refused.to_string(), "store refused: timeout of 0ns is not within 10ms to 600s");
 }
 
 /// SQLite would go on with the removed file, and everything that it acknowledged would be lost with

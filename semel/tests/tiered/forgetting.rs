@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use semel::admin::{Inspect, OperatorAck};
-use semel::store::{Ack, Ask, Claim, Hot, Terms, Token};
+use semel::store::{Ack, Ask, Claim, Hot, Terms, TieredOptions, Token};
 use semel::{Store, Tiered};
 use testkit::claims::{ask, granted, outcome, retried};
-use testkit::stores::tiered::{Own, Place, cache};
+use testkit::stores::tiered::{Own, Place, cache, hot_first};
 
 /// A key with an outcome that the hot store remembers.
 async fn done<H: Hot, D: Store>(tier: &Tiered<H, D>, name: &str) -> (Ask, semel::Lease) {
@@ -43,7 +43,7 @@ async fn forgotten_key_is_new_with_redis_before_postgres() {
 
 #[tokio::test]
 async fn forgotten_key_is_new_with_memory_before_postgres() {
-    is_forgotten_by_both(&Tiered::new(cache(), Place::shared().durable().await).with_hot_first()).await;
+    is_forgotten_by_both(&hot_first(cache(), Place::shared().durable().await)).await;
 }
 
 #[tokio::test]
@@ -161,22 +161,22 @@ async fn hot_store_does_not_outlive_the_durable_one_after_a_claim_that_was_sent_
 }
 
 #[tokio::test]
-async fn limits_out_of_range_are_refused_by_name() {
-    let tier = || Tiered::new(cache(), semel::MemoryStore::new());
-    assert_eq!(
-        tier().with_retention(Duration::from_secs(5)).err().unwrap().to_string(),
-        "retention of the hot store of 5s is not within 10s to 315360000s"
-    );
-    assert_eq!(
-        tier().with_timeout(Duration::ZERO).err().unwrap().to_string(),
-        "timeout of the hot store of 0ns is not within 1ms to 10s"
-    );
+async fn values_out_of_their_limits_are_refused_by_setter() {
+    let retention = TieredOptions::new().with_retention(Duration::from_secs(5));
+    let timeout = TieredOptions::new().with_timeout(Duration::ZERO).with_retention(Duration::from_secs(60));
+    for (options, why) in [
+        (retention, "with_retention(5s): set a time from 10s to 315360000s"),
+        (timeout, "with_timeout(0ns): set a time from 1ms to 10s"),
+    ] {
+        let refused = options.open(cache(), semel::MemoryStore::new()).err().expect("refused");
+        assert_eq!(refused.to_string(), format!("store refused: {why}"));
+    }
 }
 
 #[tokio::test]
 async fn hot_store_remembers_for_as_long_as_it_is_told_at_most() {
     let own = Own::start();
-    let tier = own.place.tier().await.with_retention(Duration::from_secs(100)).unwrap();
+    let tier = own.place.tier_with(TieredOptions::new().with_retention(Duration::from_secs(100))).await;
     done(&tier, "key").await;
     let left = left_in_redis(&own.place.redis).await;
     assert!((50_000..=100_000).contains(&left), "{left}");

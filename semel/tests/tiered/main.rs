@@ -1,10 +1,8 @@
 //! A hot store in front of a durable one, both real.
 
-mod contract;
 mod hot;
 mod repeats;
 mod broken_elsewhere;
 mod forgetting;
 mod putting_aside;
 mod failover;
-mod example;

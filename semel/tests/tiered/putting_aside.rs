@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel::Store;
-use semel::store::{Ack, Claim};
+use semel::store::{Ack, Claim, TieredOptions};
 use testkit::claims::{ask, granted, outcome};
 use testkit::stores::tiered::Own;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ async fn slow_claims(tier: &impl Store, timeout: Duration) -> usize {
 async fn the_first_few_wait_for_a_frozen_hot_store_and_later_claims_do_not() {
     let mut own = Own::start();
     let timeout = Duration::from_secs(1);
-    let tier = own.place.tier().await.with_timeout(timeout).unwrap();
+    let tier = own.place.tier_with(TieredOptions::new().with_timeout(timeout)).await;
     claim(&tier, "before").await;
     own.servers.signal("STOP", "hot").unwrap();
     let slow = slow_claims(&tier, timeout).await;

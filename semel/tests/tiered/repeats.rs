@@ -4,7 +4,7 @@ use semel::admin::{Inspect, OperatorAck};
 use semel::store::{Ack, Ask, Claim, Hot, MemoryCache};
 use semel::{MemoryStore, Store, Tiered};
 use testkit::claims::{ask, granted, outcome, retried};
-use testkit::stores::tiered::cache;
+use testkit::stores::tiered::{cache, hot_first};
 
 type Tier = Tiered<MemoryCache, MemoryStore>;
 
@@ -67,7 +67,7 @@ async fn new_keys_do_not_ask_the_hot_store() {
 
 #[tokio::test]
 async fn with_hot_first_every_outcome_is_planted_and_every_claim_asks() {
-    let tier = Tiered::new(cache(), MemoryStore::new()).with_hot_first();
+    let tier = hot_first(cache(), MemoryStore::new());
     let asked = done(&tier, "key").await;
     assert!(is_planted(&tier, &asked).await);
     lose(&tier, &asked).await;

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 /// The largest number of connections at a time.
@@ -48,7 +49,7 @@ impl Visitors {
     {
         let visit = Visit::default();
         let task = tokio::spawn(serve(visit.clone())).abort_handle();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|(_, task)| !task.is_finished());
         if all.len() >= MOST {
             let at = all.iter().position(|(visit, _)| !visit.is_busy()).unwrap_or(0);

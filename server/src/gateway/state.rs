@@ -1,8 +1,9 @@
 //! The state that all requests share, and the part that a reload replaces.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use parking_lot::RwLock;
 use rustls::ClientConfig;
 use semel::http::IdempotencyLayer;
 use tokio_rustls::TlsAcceptor;
@@ -58,8 +59,7 @@ impl State {
 
     /// The configuration in force.
     pub(super) fn current(&self) -> Arc<Current> {
-        // No code panics while it holds the lock.
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     /// Reads the keys for tokens. Keys that cannot be read are tried again when a token arrives.
@@ -113,7 +113,7 @@ impl State {
         let Self { layer, keys, passing, doubts, workers, .. } = self;
         let current = Arc::new(Current::new(config, layer, keys, workers, passing, doubts)?);
         let trust = current.trust.clone();
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+        *self.current.write() = current;
         keys.set_trust(&trust);
         Ok(())
     }

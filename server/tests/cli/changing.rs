@@ -5,21 +5,24 @@ use std::time::Duration;
 
 use semel::store::{Claim, Hot, RedisOptions};
 use semel::{Fence, Store, Tiered};
+use testkit::on_every_store;
 
-use crate::place::{Place, on_every_store};
+use crate::place::Place;
 use crate::process::{Ran, objects, semel, semel_reading};
 
-on_every_store!(
-    a_resolved_key_answers_repeats,
-    a_reset_key_can_be_claimed_again,
-    a_forgotten_key_is_as_new,
-    another_fence_changes_nothing,
-    a_running_key_is_not_changed,
-    only_a_held_key_is_resolved_or_reset,
-    an_unknown_or_expired_key_is_missing,
-    a_body_comes_from_a_file_or_a_pipe_byte_for_byte,
-    a_change_is_told_to_programs,
-);
+on_every_store! {
+    crate::place::Place [sqlite, postgres, redis, cached] {
+        a_resolved_key_answers_repeats,
+        a_reset_key_can_be_claimed_again,
+        a_forgotten_key_is_as_new,
+        another_fence_changes_nothing,
+        a_running_key_is_not_changed,
+        only_a_held_key_is_resolved_or_reset,
+        an_unknown_or_expired_key_is_missing,
+        a_body_comes_from_a_file_or_a_pipe_byte_for_byte,
+        a_change_is_told_to_programs,
+    }
+}
 
 const VERBS: [&str; 3] = ["resolve", "reset", "forget"];
 

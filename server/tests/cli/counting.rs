@@ -1,11 +1,16 @@
 //! `semel stats`.
 
 use serde_json::{Value, json};
+use testkit::on_every_store;
 
-use crate::place::{Place, on_every_store};
+use crate::place::Place;
 use crate::process::semel;
 
-on_every_store!(records_are_counted_by_state);
+on_every_store! {
+    crate::place::Place [sqlite, postgres, redis, cached] {
+        records_are_counted_by_state,
+    }
+}
 
 async fn records_are_counted_by_state(place: Place) {
     place.running("a").await;

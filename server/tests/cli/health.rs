@@ -6,13 +6,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use testkit::on_every_store;
 use testkit::ports::Port;
 use testkit::stores::postgres::database;
 
-use crate::place::{Place, file, on_every_store};
+use crate::place::{Place, file};
 use crate::process::semel;
 
-on_every_store!(a_store_that_answers_is_healthy);
+on_every_store! {
+    crate::place::Place [sqlite, postgres, redis, cached] {
+        a_store_that_answers_is_healthy,
+    }
+}
 
 async fn a_store_that_answers_is_healthy(place: Place) {
     let said = place.semel(&["health"]).ok();

@@ -4,24 +4,27 @@ use std::process::Command;
 
 use semel::{AfterCrash, Outcome};
 use serde_json::Value;
+use testkit::on_every_store;
 
-use crate::place::{Place, on_every_store};
+use crate::place::Place;
 use crate::process::{end, semel};
 use crate::records::outcome;
 
-on_every_store!(
-    a_done_record_is_shown_with_its_outcome,
-    a_held_record_is_shown_with_what_can_be_done,
-    a_lost_record_is_shown_as_one_that_needs_no_operator,
-    the_commands_that_are_shown_work,
-    running_released_and_expired_records_are_told_apart,
-    json_has_the_words_of_the_record,
-    the_token_is_never_shown,
-    a_body_that_is_no_text_is_not_printed,
-    a_body_that_was_not_recorded_is_told_from_an_empty_one,
-    a_key_in_two_scopes_needs_one_of_them,
-    an_unknown_key_is_missing,
-);
+on_every_store! {
+    crate::place::Place [sqlite, postgres, redis, cached] {
+        a_done_record_is_shown_with_its_outcome,
+        a_held_record_is_shown_with_what_can_be_done,
+        a_lost_record_is_shown_as_one_that_needs_no_operator,
+        the_commands_that_are_shown_work,
+        running_released_and_expired_records_are_told_apart,
+        json_has_the_words_of_the_record,
+        the_token_is_never_shown,
+        a_body_that_is_no_text_is_not_printed,
+        a_body_that_was_not_recorded_is_told_from_an_empty_one,
+        a_key_in_two_scopes_needs_one_of_them,
+        an_unknown_key_is_missing,
+    }
+}
 
 async fn a_done_record_is_shown_with_its_outcome(place: Place) {
     let lease = place.done("k").await;

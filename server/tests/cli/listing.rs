@@ -5,22 +5,25 @@ use std::io::{BufRead, BufReader};
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use testkit::on_every_store;
 
-use crate::place::{Place, on_every_store};
+use crate::place::Place;
 use crate::process::{Ran, command, objects, semel};
 
-on_every_store!(
-    every_state_is_listed,
-    filters_leave_others_out,
-    a_page_says_where_the_next_begins,
-    all_pages_are_walked,
-    a_foreign_cursor_is_refused,
-    held_records_are_listed_with_their_notes,
-    held_is_told_from_lost,
-    silent_owners_are_found_by_the_last_heartbeat,
-    control_characters_are_escaped,
-    a_reader_that_had_enough_is_no_failure,
-);
+on_every_store! {
+    crate::place::Place [sqlite, postgres, redis, cached] {
+        every_state_is_listed,
+        filters_leave_others_out,
+        a_page_says_where_the_next_begins,
+        all_pages_are_walked,
+        a_foreign_cursor_is_refused,
+        held_records_are_listed_with_their_notes,
+        held_is_told_from_lost,
+        silent_owners_are_found_by_the_last_heartbeat,
+        control_characters_are_escaped,
+        a_reader_that_had_enough_is_no_failure,
+    }
+}
 
 async fn five_states(place: &Place) {
     place.running("k-running").await;

@@ -1,4 +1,4 @@
-//! A store for each test, and the same tests on every store.
+//! A store for each test, on every store that a command can open by its URL.
 
 use std::sync::Arc;
 
@@ -80,24 +80,3 @@ impl Place {
         args
     }
 }
-
-/// Runs each of these tests on every store.
-macro_rules! on_every_store {
-    ($($fact:ident),+ $(,)?) => {
-        $crate::place::on_every_store!(@ sqlite: $($fact),+);
-        $crate::place::on_every_store!(@ postgres: $($fact),+);
-        $crate::place::on_every_store!(@ redis: $($fact),+);
-        $crate::place::on_every_store!(@ cached: $($fact),+);
-    };
-    (@ $store:ident: $($fact:ident),+) => {
-        mod $store {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    super::$fact($crate::place::Place::$store().await).await;
-                }
-            )+
-        }
-    };
-}
-pub(crate) use on_every_store;

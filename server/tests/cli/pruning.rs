@@ -1,17 +1,20 @@
 //! `semel prune`.
 
 use serde_json::json;
+use testkit::on_every_store;
 
-use crate::place::{Place, on_every_store};
+use crate::place::Place;
 use crate::process::semel;
 
-on_every_store!(
-    expired_records_are_removed_and_others_stay,
-    recently_expired_records_may_stay,
-    a_dry_run_removes_nothing,
-    every_batch_is_gone_through,
-    erasing_is_refused_before_anything_is_removed_unless_the_store_is_sqlite
-);
+on_every_store! {
+    crate::place::Place [sqlite, postgres, redis, cached] {
+        expired_records_are_removed_and_others_stay,
+        recently_expired_records_may_stay,
+        a_dry_run_removes_nothing,
+        every_batch_is_gone_through,
+        erasing_is_refused_before_anything_is_removed_unless_the_store_is_sqlite,
+    }
+}
 
 async fn expired_records_are_removed_and_others_stay(place: Place) {
     place.done("k-done").await;

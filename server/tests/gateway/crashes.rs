@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use testkit::on_every_store;
 use testkit::stores::postgres::database;
 use tokio::time::sleep;
 
@@ -16,6 +17,27 @@ const LEASE: Duration = Duration::from_millis(600);
 enum Kept {
     Sqlite,
     Postgres,
+}
+
+impl Kept {
+    async fn sqlite() -> Self {
+        Self::Sqlite
+    }
+
+    async fn postgres() -> Self {
+        Self::Postgres
+    }
+}
+
+on_every_store! {
+    crate::crashes::Kept [sqlite, postgres] {
+        after_a_kill_the_key_is_held_and_nothing_runs_again,
+        after_a_kill_the_next_attempt_takes_over_under_retry,
+        what_was_answered_before_a_kill_is_replayed_after_it,
+        two_gateways_on_one_store_run_a_key_once,
+        a_gateway_that_stood_still_finishes_under_hold,
+        a_gateway_that_stood_still_does_not_overwrite_who_took_over,
+    }
 }
 
 async fn setup(kept: Kept, policy: &str) -> (Upstream, Stop, Setup) {
@@ -41,7 +63,7 @@ async fn killed_within(kept: Kept, policy: &str) -> (Upstream, Stop, Gateway) {
     (upstream, stop, setup.start().await)
 }
 
-async fn hold_after_a_kill(kept: Kept) {
+async fn after_a_kill_the_key_is_held_and_nothing_runs_again(kept: Kept) {
     let (upstream, _stop, gateway) = killed_within(kept, "hold").await;
     let held = gateway.post_until_settled("k", "{}").await;
     let problem = held.problem(409, "idempotency_outcome_unknown");
@@ -52,7 +74,7 @@ async fn hold_after_a_kill(kept: Kept) {
     assert_eq!(upstream.count(), 1);
 }
 
-async fn retry_after_a_kill(kept: Kept) {
+async fn after_a_kill_the_next_attempt_takes_over_under_retry(kept: Kept) {
     let (upstream, stop, gateway) = killed_within(kept, "retry").await;
     let asked = Instant::now();
     stop.go();
@@ -66,7 +88,7 @@ async fn retry_after_a_kill(kept: Kept) {
     assert_eq!(upstream.count(), 2);
 }
 
-async fn replay_after_a_kill(kept: Kept) {
+async fn what_was_answered_before_a_kill_is_replayed_after_it(kept: Kept) {
     let (upstream, stop, setup) = setup(kept, "hold").await;
     let mut gateway = setup.start().await;
     stop.go();
@@ -78,7 +100,7 @@ async fn replay_after_a_kill(kept: Kept) {
     assert_eq!(upstream.count(), 1);
 }
 
-async fn two_gateways_run_once(kept: Kept) {
+async fn two_gateways_on_one_store_run_a_key_once(kept: Kept) {
     let (upstream, stop, setup) = setup(kept, "hold").await;
     // A busy machine must not miss a renewal.
     let lease = Duration::from_secs(2);
@@ -98,6 +120,14 @@ async fn two_gateways_run_once(kept: Kept) {
         firsts += usize::from(!reply.is_replay());
     }
     assert_eq!((firsts, upstream.count()), (1, 1));
+}
+
+async fn a_gateway_that_stood_still_finishes_under_hold(kept: Kept) {
+    stopped_for_three_leases(kept, "hold").await;
+}
+
+async fn a_gateway_that_stood_still_does_not_overwrite_who_took_over(kept: Kept) {
+    stopped_for_three_leases(kept, "retry").await;
 }
 
 /// Stops a gateway for three leases while the upstream works, and sends requests to another one in
@@ -134,23 +164,6 @@ async fn stopped_for_three_leases(kept: Kept, policy: &str) {
     assert_eq!(first.await.unwrap().unwrap().told(), (200, "run 1".to_owned(), false));
     assert_eq!(other.post("k", "{}").await.told(), (200, "run 1".to_owned(), true));
     assert_eq!(upstream.count(), 1);
-}
-
-/// Defines every test for every store that outlives a gateway.
-macro_rules! for_each_store {
-    ($($case:ident: $run:ident($($more:expr)?)),+ $(,)?) => {
-        mod sqlite { use super::*; $( #[tokio::test] async fn $case() { $run(Kept::Sqlite $(, $more)?).await } )+ }
-        mod postgres { use super::*; $( #[tokio::test] async fn $case() { $run(Kept::Postgres $(, $more)?).await } )+ }
-    };
-}
-
-for_each_store! {
-    after_a_kill_the_key_is_held_and_nothing_runs_again: hold_after_a_kill(),
-    after_a_kill_the_next_attempt_takes_over_under_retry: retry_after_a_kill(),
-    what_was_answered_before_a_kill_is_replayed_after_it: replay_after_a_kill(),
-    two_gateways_on_one_store_run_a_key_once: two_gateways_run_once(),
-    a_gateway_that_stood_still_finishes_under_hold: stopped_for_three_leases("hold"),
-    a_gateway_that_stood_still_does_not_overwrite_who_took_over: stopped_for_three_leases("retry"),
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ mod process;
 mod upstream;
 mod stop;
 mod wire;
-mod certs;
 mod http2;
 
 mod semantics;

@@ -6,9 +6,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use testkit::certificates::Authority;
 use tokio::net::TcpStream;
 
-use crate::certs::Authority;
 use crate::process::{BOUND, Gateway, Setup};
 use crate::upstream::{Act, Line, Upstream, ok};
 use crate::wire::{Io, Wire, request};
@@ -90,7 +90,7 @@ async fn requests_refused_in_http_1_are_refused_in_http_2() {
 
 /// A gateway with a certificate, and the authority to trust.
 async fn with_tls(upstream: &Upstream) -> (Setup, Gateway, Authority) {
-    let authority = Authority::new();
+    let authority = Authority::new("tests");
     let certificate = authority.certify("localhost");
     let setup = Setup::before(upstream.address);
     let cert = setup.write("cert.pem", &certificate.cert).display().to_string();
@@ -133,7 +133,7 @@ async fn tls_speaks_both_versions() {
 async fn a_renewed_certificate_is_taken_on_reload() {
     let upstream = Upstream::counting().await;
     let (setup, mut gateway, old) = with_tls(&upstream).await;
-    let new = Authority::new();
+    let new = Authority::new("tests");
     let certificate = new.certify("localhost");
     setup.write("cert.pem", &certificate.cert);
     // The new certificate and key do not match, and the old ones stay.
@@ -170,7 +170,7 @@ async fn serve(mut line: Line) {
 
 #[tokio::test]
 async fn an_upstream_may_speak_tls_and_must_prove_its_name() {
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (Authority::new("tests"), Authority::new("tests"));
     for (signer, name, trusted) in [
         (&authority, "127.0.0.1", true),
         (&other, "127.0.0.1", false),

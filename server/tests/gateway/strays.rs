@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use crate::certs::Authority;
 use crate::process::{BOUND, Setup, until};
 use crate::stop::Stop;
 use crate::upstream::{Act, Line, Upstream, ok};
 use crate::wire::{Wire, request};
+use testkit::certificates::Authority;
 
 const EVIL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
 
@@ -36,7 +36,7 @@ where
         let setup = Setup::before(upstream.address);
         return (upstream, setup);
     }
-    let authority = Authority::new();
+    let authority = Authority::new("tests");
     let acceptor = authority.certify("localhost").acceptor();
     let greet = move |socket| {
         let acceptor = acceptor.clone();

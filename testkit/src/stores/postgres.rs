@@ -32,7 +32,7 @@ impl Place {
 
     /// The options of its stores.
     pub fn options(&self) -> PostgresOptions {
-        PostgresOptions::new(&self.url).unwrap().with_schema(&self.schema).unwrap()
+        PostgresOptions::new(&self.url).unwrap().with_schema(&self.schema)
     }
 
     /// A store with connections of its own, as another process would have.

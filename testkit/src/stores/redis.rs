@@ -28,7 +28,7 @@ impl Place {
 
     /// The options of its stores.
     pub fn options(&self) -> RedisOptions {
-        RedisOptions::new(&self.url).unwrap().with_prefix(&self.prefix).unwrap()
+        RedisOptions::new(&self.url).unwrap().with_prefix(&self.prefix)
     }
 
     /// A store with connections of its own, as another process would have.

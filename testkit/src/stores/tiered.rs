@@ -1,7 +1,7 @@
 //! A separate place for each test, on the servers that `cargo xtask test` starts or on other ones.
 
-use semel::store::{MemoryCache, PostgresOptions, RedisOptions, Token};
-use semel::{PostgresStore, RedisStore, Tiered};
+use semel::store::{Hot, MemoryCache, PostgresOptions, RedisOptions, TieredOptions, Token};
+use semel::{PostgresStore, RedisStore, Store, Tiered};
 
 use crate::servers::{RedisServers, postgres_url, redis_url};
 
@@ -38,12 +38,12 @@ impl Place {
 
     /// The options of the hot store.
     pub fn hot_options(&self) -> RedisOptions {
-        RedisOptions::new(&self.redis).unwrap().with_prefix(&self.name).unwrap().with_eviction_allowed()
+        RedisOptions::new(&self.redis).unwrap().with_prefix(&self.name).with_eviction_allowed()
     }
 
     /// The durable store.
     pub async fn durable(&self) -> PostgresStore {
-        let options = PostgresOptions::new(&self.postgres).unwrap().with_schema(&self.name).unwrap();
+        let options = PostgresOptions::new(&self.postgres).unwrap().with_schema(&self.name);
         let store = options.connect().await.unwrap();
         store.migrate().await.unwrap();
         store
@@ -52,8 +52,19 @@ impl Place {
     /// Redis in front of Postgres, as another process would have it. The hot store has every outcome
     /// and is asked first, so that a test sees what it does.
     pub async fn tier(&self) -> Tiered<RedisStore, PostgresStore> {
-        Tiered::new(self.hot().await, self.durable().await).with_hot_first()
+        self.tier_with(TieredOptions::new().with_hot_first()).await
     }
+
+    /// The same with these options.
+    pub async fn tier_with(&self, options: TieredOptions) -> Tiered<RedisStore, PostgresStore> {
+        options.open(self.hot().await, self.durable().await).unwrap()
+    }
+}
+
+/// A hot store in front of a durable one, which has every outcome and is asked first, so that a test
+/// sees what it does.
+pub fn hot_first<H: Hot, D: Store>(hot: H, durable: D) -> Tiered<H, D> {
+    TieredOptions::new().with_hot_first().open(hot, durable).unwrap()
 }
 
 /// A separate Redis in front of the Postgres that all tests share.

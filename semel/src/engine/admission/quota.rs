@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Refused, SOON};
@@ -107,8 +108,7 @@ impl Quota {
     }
 
     fn with<T>(&self, caller: u64, act: impl FnOnce(&mut Account, &Limits) -> T) -> T {
-        // Nothing panics while the lock is held.
-        let mut shard = self.shards[caller as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shards[caller as usize % SHARDS].lock();
         act(shard.account(caller, &self.limits), &self.limits)
     }
 }

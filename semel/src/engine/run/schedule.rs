@@ -10,9 +10,10 @@
 //! blocks its thread does not stop the renewals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, yield_now};
@@ -80,8 +81,7 @@ impl LiveAttempts {
     }
 
     fn state(&self) -> MutexGuard<'_, Live> {
-        // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds an attempt, and schedules its first renewal. Returns `true` if the watcher was started

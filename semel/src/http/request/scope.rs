@@ -13,6 +13,7 @@ use crate::http::layer::IdempotencyLayer;
 use crate::http::reply::rejection::Rejection;
 use crate::http::request::credentials::Credential;
 use crate::http::request::others::suggests_others;
+use crate::words::digest::{frame, hex};
 use crate::words::key::{KeyError, Scope};
 
 /// The application's function from a request to the scope of its caller.
@@ -151,10 +152,7 @@ impl Digest {
     /// The digest of the credentials of a request, each with its name, as hexadecimal digits.
     fn of(&self, names: &[Credential], headers: &HeaderMap) -> String {
         let mut mac = self.0.clone();
-        let mut frame = |part: &[u8]| {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        };
+        let mut frame = |part: &[u8]| frame(&mut mac, part);
         frame(b"credentials 2");
         for name in names {
             let values = name.values(headers);
@@ -168,7 +166,7 @@ impl Digest {
             frame(label);
             frame(&values.join(separator));
         }
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&mac.finalize().into_bytes())
     }
 }
 

@@ -1,9 +1,10 @@
 //! The secret from which principals are derived, as a process knows it.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -52,7 +53,7 @@ impl PrincipalSecret {
     /// The digest, if it is known without asking the store. If that was long ago, the store is
     /// asked in the background.
     pub(in crate::http) fn known(&self, store: &Arc<dyn Store>) -> Option<Digest> {
-        let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let known = self.shared.known.read().clone()?;
         if known.checked.elapsed() > CHECK_AFTER {
             self.check_in_background(store);
         }
@@ -86,8 +87,7 @@ impl PrincipalSecret {
             if let Err(error) = secret.ask(&store, &mut asking).await {
                 tracing::debug!(%error, "the secret of the principals could not be checked");
                 // The known secret is correct unless the store has lost its data.
-                if let Some(known) = &mut *secret.shared.known.write().unwrap_or_else(PoisonError::into_inner)
-                {
+                if let Some(known) = &mut *secret.shared.known.write() {
                     known.checked = Instant::now();
                 }
             }
@@ -102,7 +102,7 @@ impl PrincipalSecret {
         match self.learn(store).await {
             Ok(known) => {
                 let digest = known.digest.clone();
-                *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+                *self.shared.known.write() = Some(known);
                 Ok(digest)
             }
             Err(error) => {
@@ -120,7 +120,7 @@ impl PrincipalSecret {
             )));
         }
         let first = self.configured.first().map(AsRef::as_ref);
-        let before = self.shared.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = self.shared.known.read().clone();
         // A store that has lost the secret gets the same one back.
         let offer = before.map_or_else(|| seal::seal(random(), first), |known| known.kept);
         let mut kept = store.keep_secret(None, &offer).await?;

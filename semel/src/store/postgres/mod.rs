@@ -3,7 +3,8 @@
 //! - `options`: the URL and the limits of a store.
 //! - `batching/`: from a batch of operations to SQL statements and answers, over one connection.
 //! - `row`, `values`: from rows to records.
-//! - `session`, `side`: the connections of committers, and one for everything else.
+//! - `wire`, `session`, `side`: the driver of a connection, the connections of committers, and one
+//!   for everything else.
 //! - `operator`, `listing`: the verbs of the operator.
 //! - `upkeep/`: removing expired records, and finding unsettled ones without reading the whole
 //!   table.
@@ -26,6 +27,7 @@ mod upkeep;
 mod side;
 mod transaction;
 mod session;
+mod wire;
 mod errors;
 
 use std::sync::Arc;
@@ -114,6 +116,7 @@ impl PostgresStore {
     }
 
     async fn with_options(options: PostgresOptions) -> Result<Self, StoreError> {
+        options.check()?;
         let options = Arc::new(options);
         let operator = Operator::new(Arc::clone(&options));
         operator.reach().await?;

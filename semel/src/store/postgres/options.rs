@@ -13,7 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::PostgresStore;
 use super::migrate;
 use super::schema::Schema;
-use crate::store::shared::limits;
+use crate::store::limits;
 use crate::store::shared::tls::{self, Trust};
 use crate::words::error::StoreError;
 
@@ -23,9 +23,12 @@ use crate::words::error::StoreError;
 /// use semel::store::PostgresOptions;
 ///
 /// let options = PostgresOptions::new("postgres://semel@db1,db2/app?target_session_attrs=read-write&sslmode=verify-full")?
-///     .with_schema("idempotency")?;
+///     .with_schema("idempotency");
 /// # Ok::<(), semel::StoreError>(())
 /// ```
+///
+/// The setters take any value in any order. [`connect`](Self::connect) checks all values, and its
+/// error names the setter and the values that it accepts.
 #[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) config: Config,
@@ -100,7 +103,7 @@ impl PostgresOptions {
         Ok(Self {
             config,
             tls: MakeRustlsConnect::new(tls::config(trust, roots.as_deref())?),
-            schema: Schema::new(Schema::DEFAULT)?,
+            schema: Schema::new(Schema::DEFAULT),
             connections: Self::DEFAULT_CONNECTIONS,
             additional_connections: Self::DEFAULT_ADDITIONAL_CONNECTIONS,
             timeout: Self::DEFAULT_TIMEOUT,
@@ -168,56 +171,62 @@ impl PostgresOptions {
         Ok(config)
     }
 
-    /// The schema that holds the records; `semel` unless set.
-    ///
-    /// # Errors
-    /// Refused if Postgres would not accept the name, or it has an apostrophe, a backslash, `$$` or
-    /// control characters.
-    pub fn with_schema(self, name: &str) -> Result<Self, StoreError> {
-        Ok(Self { schema: Schema::new(name)?, ..self })
+    /// Sets the schema that holds the records; `semel` unless set. The name has 1 to 63 bytes, does
+    /// not begin with `pg_`, and has no apostrophe, backslash, `$$` or control characters.
+    #[must_use]
+    pub fn with_schema(self, name: &str) -> Self {
+        Self { schema: Schema::new(name), ..self }
     }
 
-    /// Sets the number of connections that share a load. They stay open.
-    ///
-    /// # Errors
-    /// Refused if it is zero, or more than [`Self::MAX_CONNECTIONS`].
-    pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
-        Ok(Self { connections: limits::connections(connections)?, ..self })
+    /// Sets the number of connections that share a load: 1 to [`Self::MAX_CONNECTIONS`]. They stay
+    /// open.
+    #[must_use]
+    pub fn with_connections(self, connections: usize) -> Self {
+        Self { connections, ..self }
     }
 
-    /// Sets the largest number of additional connections. They are opened while there are so few
-    /// callers that each operation goes alone, or while answers take long because of the network or
-    /// the disk; they are closed after ten seconds without work. One that the server refuses is of
-    /// no consequence.
-    ///
-    /// # Errors
-    /// Refused if it is more than [`Self::MAX_CONNECTIONS`].
-    pub fn with_additional_connections(self, connections: usize) -> Result<Self, StoreError> {
-        if connections > 0 {
-            limits::connections(connections)?;
-        }
-        Ok(Self { additional_connections: connections, ..self })
+    /// Sets the largest number of additional connections: 0 to [`Self::MAX_CONNECTIONS`]. They are
+    /// opened while there are so few callers that each operation goes alone, or while answers take
+    /// long because of the network or the disk; they are closed after ten seconds without work. One
+    /// that the server refuses is of no consequence.
+    #[must_use]
+    pub fn with_additional_connections(self, connections: usize) -> Self {
+        Self { additional_connections: connections, ..self }
     }
 
-    /// Sets the time after which a connection without an answer is given up; its batch is then sent
-    /// again over another.
+    /// Sets the time after which a connection without an answer is given up, from 100 ms to 10
+    /// minutes; its batch is then sent again over another.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Checks all values that were set.
     ///
     /// # Errors
-    /// Refused if it is not between 100 ms and 10 minutes.
-    pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
-        Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(100))?, ..self })
+    /// Refused if one is out of its limits; the message names its setter and the limits.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.schema.check()?;
+        limits::connections(self.connections)?;
+        limits::additional_connections(self.additional_connections)?;
+        limits::time("with_timeout", self.timeout, Duration::from_millis(100), limits::MAX_TIMEOUT)
     }
 
     /// The whole schema as a script for psql, for operators who run migrations with their own
     /// tools. It needs no connection.
-    pub fn print_migrations(&self) -> String {
-        migrate::print(&self.schema)
+    ///
+    /// # Errors
+    /// Refused if a value is out of its limits.
+    pub fn print_migrations(&self) -> Result<String, StoreError> {
+        self.check()?;
+        Ok(migrate::print(&self.schema))
     }
 
     /// Connects; the schema may still be missing, see [`PostgresStore::migrate`].
     ///
     /// # Errors
-    /// Unavailable if the server cannot be reached, refused if it rejects the login, or is too old.
+    /// Refused if a value is out of its limits, the server rejects the login, or it is too old;
+    /// unavailable if it cannot be reached.
     pub async fn connect(self) -> Result<PostgresStore, StoreError> {
         PostgresStore::with_options(self).await
     }
@@ -281,10 +290,26 @@ mod tests {
         );
         let secret = PostgresOptions::new("postgres://u:secret@h:port/d").err().expect("refused");
         assert!(!format!("{secret:?}").contains("secret"), "{secret:?}");
-        let plain = || PostgresOptions::new("postgres://u@h/d").unwrap();
-        assert!(plain().with_connections(0).is_err() && plain().with_connections(17).is_err());
-        assert!(plain().with_timeout(Duration::ZERO).is_err());
-        assert!(plain().with_schema("pg_x").is_err());
+    }
+
+    #[tokio::test]
+    async fn values_out_of_their_limits_are_refused_by_setter_before_a_connection_is_opened() {
+        // Nothing listens there, which would be another error.
+        let plain = || PostgresOptions::new("postgres://u@127.0.0.1:1/d").unwrap();
+        for (options, why) in [
+            (plain().with_connections(0), "with_connections(0): set 1 to 16 connections"),
+            (plain().with_connections(17), "with_connections(17): set 1 to 16 connections"),
+            (plain().with_timeout(Duration::ZERO), "with_timeout(0ns): set a time from 100ms to 600s"),
+            (
+                plain().with_schema("pg_x").with_timeout(Duration::from_secs(1)),
+                "with_schema(\"pg_x\"): set a name of 1 to 63 bytes that does not begin with pg_ and has no \
+                 apostrophe, backslash, $$ or control character",
+            ),
+        ] {
+            let refused = options.connect().await.err().expect("refused").to_string();
+            assert_eq!(refused, format!("store refused: {why}"));
+        }
+        assert!(plain().with_schema("pg_x").print_migrations().is_err());
     }
 
     #[test]

@@ -20,18 +20,25 @@ impl Schema {
     /// Postgres truncates longer names, so that two names could become one.
     const MAX_BYTES: usize = 63;
 
-    pub(super) fn new(name: &str) -> Result<Self, StoreError> {
-        // The name also appears in comments, texts and bodies of functions, which it must not end.
+    /// A schema of any name; see [`Self::check`].
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), quoted: format!("\"{}\"", name.replace('"', "\"\"")) }
+    }
+
+    /// Checks that Postgres accepts the name, and that it does not end the comments, texts and
+    /// bodies of functions in which it appears.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let name = &self.name;
         let unfit = |c: char| c.is_control() || c == '\'' || c == '\\';
         let bad = name.is_empty() || name.len() > Self::MAX_BYTES || name.starts_with("pg_");
         if bad || name.contains(unfit) || name.contains("$$") {
             return Err(StoreError::refused(format!(
-                "{name:?} is not a valid schema name: 1 to {} bytes, no control characters, no apostrophe, backslash or $$, not \
-                 beginning with pg_",
+                "with_schema({name:?}): set a name of 1 to {} bytes that does not begin with pg_ and has no apostrophe, \
+                 backslash, $$ or control character",
                 Self::MAX_BYTES
             )));
         }
-        Ok(Self { name: name.to_owned(), quoted: format!("\"{}\"", name.replace('"', "\"\"")) })
+        Ok(())
     }
 
     pub(super) fn name(&self) -> &str {
@@ -84,7 +91,8 @@ mod tests {
 
     #[test]
     fn a_schema_is_quoted() {
-        let schema = Schema::new(r#"odd "name""#).unwrap();
+        let schema = Schema::new(r#"odd "name""#);
+        schema.check().unwrap();
         let file = "-- Reads semel.records.\n--\n\nselect 1\nfrom semel.records";
         assert_eq!(schema.statement(file), "\nselect 1\nfrom \"odd \"\"name\"\"\".records");
         assert_eq!(
@@ -92,7 +100,7 @@ mod tests {
             "select \"odd \"\"name\"\"\".expires_at(id) from x.\"semel.records\""
         );
         for bad in ["", "pg_semel", "a\0b", "a\nb", "o'clock", "a\\b", "a$$b", &"x".repeat(64)] {
-            assert!(Schema::new(bad).is_err(), "{bad}");
+            assert!(Schema::new(bad).check().is_err(), "{bad}");
         }
     }
 }

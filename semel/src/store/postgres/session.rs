@@ -1,22 +1,21 @@
 //! The connections to Postgres.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep, timeout};
-use tokio_postgres::error::{DbError, Severity, SqlState};
-use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::errors;
 use super::migrate;
 use super::options::PostgresOptions;
 use super::values::Moment;
-use crate::runtime::waking::Attention;
+use super::wire::{Wire, connect};
+use crate::runtime::backoff::Backoff;
+use crate::store::shared::time_limit;
 use crate::words::error::StoreError;
 
 /// The oldest supported server: the statements use its scans by row address (prune) and its
@@ -46,15 +45,6 @@ pub(super) struct Line {
     /// The timer of a batch, reset for each. A new timer for each batch would wake the runtime's
     /// timer every time.
     pub(super) alarm: Pin<Box<Sleep>>,
-}
-
-/// The driver of a connection, which moves its messages and records warnings.
-pub(super) struct Wire {
-    /// `None` once the connection is over: a caller that still waits for an answer learns of the
-    /// end by that, and only by that.
-    connection: Option<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>,
-    warned: bool,
-    attention: Attention,
 }
 
 /// The server process at the other end of a connection. Process numbers are reused; a number
@@ -171,7 +161,8 @@ impl Line {
             from pg_stat_activity
             where pid = $1 and backend_start = $2";
         let began = Instant::now();
-        let mut pause = Duration::from_millis(1);
+        let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+        let mut tries = 0;
         loop {
             let rows = async { self.client.query(question, &[&peer.process, &peer.started]).await };
             let rows = self.wire.carry(rows).await.map_err(errors::of_question)?;
@@ -184,89 +175,10 @@ impl Line {
                     peer.process
                 )));
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(100));
+            sleep(backoff.pause(tries)).await;
+            tries += 1;
         }
     }
-}
-
-impl Wire {
-    /// Moves messages until this future completes.
-    pub(super) async fn carry<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        let attention = self.attention.clone();
-        let look = |context: &mut Context<'_>| {
-            // The future first queues its messages, then they are sent; answers that came in are
-            // handled right away.
-            if let Poll::Ready(answer) = work.as_mut().poll(context) {
-                return Poll::Ready(answer);
-            }
-            self.poll_messages(context);
-            work.as_mut().poll(context)
-        };
-        attention.poll(look).await
-    }
-
-    /// Moves messages until this future completes, but not beyond the alarm.
-    pub(super) async fn carry_until<T>(
-        &mut self,
-        alarm: &mut Pin<Box<Sleep>>,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
-        let mut work = pin!(work);
-        let either = poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
-        });
-        self.carry(either).await
-    }
-
-    async fn run(&mut self) {
-        poll_fn(|context| {
-            self.poll_messages(context);
-            if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await
-    }
-
-    fn poll_messages(&mut self, context: &mut Context<'_>) {
-        while let Some(connection) = &mut self.connection {
-            match connection.poll_message(context) {
-                Poll::Pending => return,
-                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => self.note(&notice),
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(error))) => {
-                    tracing::debug!(%error, "a connection to Postgres ended");
-                    self.connection = None;
-                }
-                Poll::Ready(None) => self.connection = None,
-            }
-        }
-    }
-
-    fn note(&mut self, notice: &DbError) {
-        if is_about_standby(notice) {
-            tracing::warn!(message = notice.message(), "Postgres did not wait for its standby");
-            self.warned = true;
-        } else {
-            tracing::debug!(message = notice.message(), "notice from Postgres");
-        }
-    }
-
-    /// Returns `true` if the server has warned, since the last call, that it did not wait for a
-    /// standby.
-    pub(super) fn take_warning(&mut self) -> bool {
-        std::mem::take(&mut self.warned)
-    }
-}
-
-async fn connect(options: &PostgresOptions) -> Result<(Client, Wire), StoreError> {
-    let connected = async {
-        let connected = options.next().await?.connect(options.tls.clone()).await;
-        connected.map_err(|e| unreachable(&e, options.asks_for_passwords()).with_source(e))
-    };
-    let (client, connection) = within(options.timeout, connected).await?;
-    Ok((client, Wire { connection: Some(connection), warned: false, attention: Attention::default() }))
 }
 
 /// Prepares a new connection for use, and returns the identity of its server process.
@@ -302,33 +214,10 @@ async fn system(client: &Client) -> Result<Option<i64>, StoreError> {
     }
 }
 
-/// A commit whose wait for a standby was cut short is reported as a success, after this warning.
-fn is_about_standby(notice: &DbError) -> bool {
-    let codes = [SqlState::WARNING, SqlState::ADMIN_SHUTDOWN];
-    notice.parsed_severity() == Some(Severity::Warning) && codes.contains(notice.code())
-}
-
-/// The reason why there is no connection: refused for good if the server said so, otherwise
-/// unavailable. Where passwords change, the next one may be right.
-fn unreachable(error: &tokio_postgres::Error, passwords_change: bool) -> StoreError {
-    let class = error.code().and_then(|code| code.code().get(..2)).unwrap_or_default();
-    let said = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
-    // The password is wrong, or there is no such database.
-    match class {
-        "28" if passwords_change => {
-            StoreError::unavailable(format!("Postgres refused the present password: {said}"))
-        }
-        "28" | "3D" => StoreError::refused(format!("Postgres refused the connection: {said}")),
-        _ => StoreError::unavailable(format!("Postgres cannot be reached: {said}")),
-    }
-}
-
 /// The answer, if it comes in time.
-pub(super) async fn within<T>(
+pub(super) fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    timeout(limit, answer)
-        .await
-        .unwrap_or_else(|_| Err(StoreError::unavailable(format!("Postgres did not answer within {limit:?}"))))
+) -> impl Future<Output = Result<T, StoreError>> {
+    time_limit::within(limit, || "Postgres".to_owned(), answer)
 }

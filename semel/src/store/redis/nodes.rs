@@ -2,23 +2,25 @@
 //! slot.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_ok;
-use redis::{Cmd, FromRedisValue, Value, cmd};
+use parking_lot::RwLock;
+use redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep_until};
 
 use super::address::{Address, Place};
-use super::batching::committer::{Committer, Large, Question, Said};
+use super::batching::committer::{Large, Question, Said};
 use super::batching::session::{self, Server, Session};
 use super::errors::Elsewhere;
 use super::name::{Name, SLOTS};
+use super::node::Node;
 use super::options::RedisOptions;
 use super::parse;
-use crate::store::shared::group_commit::{Batcher, Lane};
-use crate::store::shared::server_clock::{ClockOffset, ServerClock};
+use crate::store::shared::group_commit::Lane;
+use crate::store::shared::server_clock::ClockOffset;
 use crate::words::error::StoreError;
 use crate::words::time::Timestamp;
 
@@ -39,12 +41,6 @@ pub(super) struct Nodes {
 enum Map {
     One(Arc<Node>),
     Cluster { slots: Vec<Option<Arc<Node>>>, nodes: HashMap<Address, Arc<Node>> },
-}
-
-/// A server, with its queue and its clock.
-pub(super) struct Node {
-    batcher: Batcher<Committer>,
-    pub(super) clock: ServerClock,
 }
 
 /// A command that is created for a server, because the server's clock may differ from that of the
@@ -80,56 +76,6 @@ impl Answer {
             Self::Own(value) => parse(value),
             Self::Shared(large) => parse(large.value.clone()),
         }
-    }
-}
-
-impl Node {
-    fn start(options: &Arc<RedisOptions>, address: Option<Address>) -> Arc<Self> {
-        let committer = |_| Committer::new(Arc::clone(options), address.clone());
-        let batcher = Batcher::start((0..options.connections).map(committer).collect(), Vec::new());
-        Arc::new(Self { batcher, clock: ServerClock::default() })
-    }
-
-    async fn say(&self, lane: Lane, question: Question) -> Result<Said, StoreError> {
-        self.batcher.ask(lane, || question).await?.answer().await
-    }
-
-    /// The answer of this server to a command that is not about a name.
-    pub(super) async fn ask(&self, command: Cmd) -> Result<Value, StoreError> {
-        let command = Arc::new(command);
-        let question = Question { command, subject: rand::random(), is_asking: false, answer_bytes: 0 };
-        match self.say(Lane::Claim, question).await? {
-            Said::Answer(answer) => Ok(answer),
-            Said::Elsewhere(_) | Said::Large(_) => {
-                Err(StoreError::unavailable("the Redis server redirected a command that is about no key"))
-            }
-        }
-    }
-
-    /// The server's clock, as exact as it is known without asking each time.
-    pub(super) async fn now(&self) -> Result<Timestamp, StoreError> {
-        self.clock.or_ask(|| Box::pin(self.ask_time())).await
-    }
-
-    /// The server's time, from the quickest of a few answers: the first reading of a server decides
-    /// by how much its clock seems to differ from those of other servers.
-    async fn ask_time(&self) -> Result<Timestamp, StoreError> {
-        const QUICK: Duration = Duration::from_millis(50);
-        const TRIES: u32 = 4;
-        let mut best: Option<(Duration, Instant, Timestamp)> = None;
-        for _ in 0..TRIES {
-            let asked = Instant::now();
-            let (seconds, micros): (u64, u64) = parse(self.ask(cmd("TIME")).await?)?;
-            let took = asked.elapsed();
-            if best.is_none_or(|(quickest, ..)| took < quickest) {
-                best = Some((took, Instant::now(), Timestamp::from_micros(seconds * 1_000_000 + micros)));
-            }
-            if took < QUICK {
-                break;
-            }
-        }
-        best.map(|(_, at, now)| now.after(at.elapsed()))
-            .ok_or_else(|| StoreError::unavailable("the Redis server did not report its time"))
     }
 }
 
@@ -191,16 +137,16 @@ impl Nodes {
     /// The server whose clock is that of the store.
     pub(super) fn reference(&self) -> Result<Arc<Node>, StoreError> {
         let missing = || StoreError::unavailable("there is no Redis server");
-        self.map().reference().map(Arc::clone).ok_or_else(missing)
+        self.map.read().reference().map(Arc::clone).ok_or_else(missing)
     }
 
     /// The store's clock, if it is known without a round trip.
     pub(super) fn known_time(&self) -> Option<Timestamp> {
-        self.map().reference()?.clock.known()
+        self.map.read().reference()?.clock.known()
     }
 
     fn is_reference(&self, node: &Arc<Node>) -> bool {
-        self.map().reference().is_some_and(|reference| Arc::ptr_eq(reference, node))
+        self.map.read().reference().is_some_and(|reference| Arc::ptr_eq(reference, node))
     }
 
     /// The distance between the clock of a server and that of the store. A server that does not
@@ -215,7 +161,7 @@ impl Nodes {
 
     /// All servers, in an order that stays the same as long as they do.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
-        self.map().all()
+        self.map.read().all()
     }
 
     /// Answers the queued operations, accepts no more, and closes the connections.
@@ -227,21 +173,16 @@ impl Nodes {
 
     /// The server of a name.
     fn node(self: &Arc<Self>, name: &Name) -> Result<Arc<Node>, StoreError> {
-        let node = self.map().node(name);
+        let node = self.map.read().node(name);
         node.ok_or_else(|| {
             self.refresh_soon();
             StoreError::unavailable(format!("no server serves slot {} of the Redis cluster", name.slot()))
         })
     }
 
-    fn map(&self) -> RwLockReadGuard<'_, Map> {
-        // Nothing panics while the lock is held.
-        self.map.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The server at an address, which may be new.
     fn at(&self, address: Address) -> Result<Arc<Node>, StoreError> {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.map.write();
         match &mut *map {
             Map::Cluster { nodes, .. } => {
                 let start = || Node::start(&self.options, Some(address.clone()));
@@ -256,7 +197,7 @@ impl Nodes {
     /// Asks the servers of a cluster in the background for the map of slots, unless a refresh is in
     /// progress.
     fn refresh_soon(self: &Arc<Self>) {
-        if matches!(&*self.map(), Map::One(_)) {
+        if matches!(&*self.map.read(), Map::One(_)) {
             return;
         }
         if let Ok(turn) = Arc::clone(&self.refreshing).try_lock_owned() {
@@ -274,7 +215,7 @@ impl Nodes {
         // redirect the commands.
         match select_ok(asked).await {
             Ok((served, _)) => {
-                let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+                let mut map = self.map.write();
                 if let Map::Cluster { nodes, .. } = &*map
                     && !served.is_empty()
                 {
@@ -288,7 +229,7 @@ impl Nodes {
 
     /// The addresses of the servers, including former ones.
     fn known(&self) -> Vec<Address> {
-        let mut known: Vec<Address> = match &*self.map() {
+        let mut known: Vec<Address> = match &*self.map.read() {
             Map::One(_) => Vec::new(),
             Map::Cluster { nodes, .. } => nodes.keys().cloned().collect(),
         };

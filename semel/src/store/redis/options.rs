@@ -8,7 +8,7 @@ use tokio_rustls::TlsConnector;
 
 use super::RedisStore;
 use super::address::{Place, Url};
-use crate::store::shared::limits;
+use crate::store::limits;
 use crate::store::shared::tls;
 use crate::words::error::StoreError;
 
@@ -17,9 +17,12 @@ use crate::words::error::StoreError;
 /// ```
 /// use semel::store::RedisOptions;
 ///
-/// let options = RedisOptions::new("redis+sentinel://sentinel1,sentinel2/main")?.with_prefix("shop")?.with_replicas(1);
+/// let options = RedisOptions::new("redis+sentinel://sentinel1,sentinel2/main")?.with_prefix("shop").with_replicas(1);
 /// # Ok::<(), semel::StoreError>(())
 /// ```
+///
+/// The setters take any value in any order. [`connect`](Self::connect) checks all values, and its
+/// error names the setter and the values that it accepts.
 #[derive(Clone)]
 pub struct RedisOptions {
     pub(super) place: Place,
@@ -74,36 +77,25 @@ impl RedisOptions {
         })
     }
 
-    /// Sets the prefix of the names of records, so that several services can share a database.
-    ///
-    /// # Errors
-    /// Refused if it is not 1 to 64 letters, digits, dots, hyphens and underscores.
-    pub fn with_prefix(self, prefix: &str) -> Result<Self, StoreError> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-        if !(1..=64).contains(&prefix.len()) || !prefix.chars().all(fits) {
-            return Err(StoreError::refused(format!(
-                "the prefix {prefix:?} is not 1 to 64 letters, digits, dots, hyphens and underscores"
-            )));
-        }
-        Ok(Self { prefix: prefix.into(), ..self })
+    /// Sets the prefix of the names of records, so that several services can share a database: 1 to
+    /// 64 letters, digits, dots, hyphens and underscores.
+    #[must_use]
+    pub fn with_prefix(self, prefix: &str) -> Self {
+        Self { prefix: prefix.into(), ..self }
     }
 
-    /// Sets the number of connections to each server.
-    ///
-    /// # Errors
-    /// Refused if it is zero, or more than [`Self::MAX_CONNECTIONS`].
-    pub fn with_connections(self, connections: usize) -> Result<Self, StoreError> {
-        Ok(Self { connections: limits::connections(connections)?, ..self })
+    /// Sets the number of connections to each server: 1 to [`Self::MAX_CONNECTIONS`].
+    #[must_use]
+    pub fn with_connections(self, connections: usize) -> Self {
+        Self { connections, ..self }
     }
 
     /// Sets the time after which a connection without an answer is given up, and terminated at the
-    /// server, too. The batch is sent again over another connection, if two seconds in all leave
-    /// room for that; otherwise its result is unknown.
-    ///
-    /// # Errors
-    /// Refused if it is not between 10 ms and 10 minutes.
-    pub fn with_timeout(self, timeout: Duration) -> Result<Self, StoreError> {
-        Ok(Self { timeout: limits::timeout(timeout, Duration::from_millis(10))?, ..self })
+    /// server, too: from 10 ms to 10 minutes. The batch is sent again over another connection, if
+    /// two seconds in all leave room for that; otherwise its result is unknown.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Allows Redis to evict records when its memory is full. This is right for the hot store of a
@@ -132,11 +124,28 @@ impl RedisOptions {
         Self { sentinel_login: login(username, Some(password)), ..self }
     }
 
+    /// Checks all values that were set.
+    ///
+    /// # Errors
+    /// Refused if one is out of its limits; the message names its setter and the limits.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        if !(1..=64).contains(&self.prefix.len()) || !self.prefix.chars().all(fits) {
+            return Err(StoreError::refused(format!(
+                "with_prefix({:?}): set 1 to 64 letters, digits, dots, hyphens and underscores",
+                self.prefix
+            )));
+        }
+        limits::connections(self.connections)?;
+        limits::time("with_timeout", self.timeout, Duration::from_millis(10), limits::MAX_TIMEOUT)
+    }
+
     /// Connects.
     ///
     /// # Errors
-    /// Unavailable if no server can be reached, or only a replica; refused if it rejects the login,
-    /// or may evict records although that is not allowed.
+    /// Refused if a value is out of its limits, or the server rejects the login, or may evict
+    /// records although that is not allowed; unavailable if no server can be reached, or only a
+    /// replica.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         RedisStore::with_options(self).await
     }
@@ -158,21 +167,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_out_of_range_are_refused_by_name() {
-        let plain = || RedisOptions::new("redis://h").unwrap();
-        let why = |options: Result<RedisOptions, StoreError>| options.err().expect("refused").to_string();
-        assert_eq!(why(plain().with_connections(17)), "store refused: 17 connections are not within 1 to 16");
-        assert_eq!(
-            why(plain().with_timeout(Duration::ZERO)),
-            "store refused: timeout of 0ns is not within 10ms to 600s"
-        );
-        assert_eq!(
-            why(plain().with_prefix("a:b")),
-            "store refused: the prefix \"a:b\" is not 1 to 64 letters, digits, dots, hyphens and underscores"
-        );
-        assert_eq!(
-            why(RedisOptions::new("rediss://h?sslrootcert=%2Fno%20where")),
-            "store refused: could not read the certificates in /no where"
-        );
+    fn an_unreadable_file_of_certificates_is_named() {
+        let refused = RedisOptions::new("rediss://h?sslrootcert=%2Fno%20where").err().expect("refused");
+        assert_eq!(refused.to_string(), "store refused: could not read the certificates in /no where");
+    }
+
+    #[tokio::test]
+    async fn values_out_of_their_limits_are_refused_by_setter_before_a_connection_is_opened() {
+        // Nothing listens there, which would be another error.
+        let plain = || RedisOptions::new("redis://127.0.0.1:1").unwrap();
+        for (options, why) in [
+            (plain().with_connections(17), "with_connections(17): set 1 to 16 connections"),
+            (
+                plain().with_timeout(Duration::ZERO).with_replicas(1),
+                "with_timeout(0ns): set a time from 10ms to 600s",
+            ),
+            (
+                plain().with_prefix("a:b"),
+                "with_prefix(\"a:b\"): set 1 to 64 letters, digits, dots, hyphens and underscores",
+            ),
+        ] {
+            let refused = options.connect().await.err().expect("refused").to_string();
+            assert_eq!(refused, format!("store refused: {why}"));
+        }
     }
 }

@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use redis::cmd;
 
 use super::name::{self, Name};
-use super::nodes::{Answered, Command, Node};
+use super::node::Node;
+use super::nodes::{Answered, Command};
 use super::{RedisStore, Shared, stored};
 use crate::store::Prune;
 use crate::store::backend::Backend;
@@ -244,7 +245,7 @@ impl RedisStore {
         let left: Result<Vec<i64>, StoreError> = left.into_iter().collect();
         // Redis counts in whole milliseconds, and a record is removed at the first that is not
         // before its end.
-        let grace = super::GRACE.as_millis() as i64 + 1;
+        let grace = super::commands::GRACE.as_millis() as i64 + 1;
         // A name that never expires is not a record.
         let soon = names.iter().zip(left?).filter(|(_, left)| (0..=grace).contains(left));
         Ok(soon.map(|(name, _)| name.clone()).collect())

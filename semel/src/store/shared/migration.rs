@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use sha2::{Digest, Sha256};
 
+use crate::words::digest::{frame, hex};
 use crate::words::error::StoreError;
 use crate::words::time::Timestamp;
 
@@ -51,15 +52,14 @@ impl Migration {
     pub(crate) fn checksum(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for part in [self.up, self.down] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
+            frame(&mut hash, part.as_bytes());
         }
         hash.finalize().into()
     }
 
     /// The checksum as hexadecimal digits, for scripts.
     pub(crate) fn checksum_digits(&self) -> String {
-        self.checksum().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.checksum())
     }
 }
 

@@ -6,8 +6,8 @@
 //! - [`decode`]: outcomes from the bytes that were stored.
 //! - `migration`: the versions of a schema.
 //! - `server_clock`: the clock of a server, extrapolated from its last answer.
+//! - `time_limit`: the time limit for the answer of a server.
 //! - [`cached_stats`]: counts of records that are reused for a while.
-//! - [`limits`]: the limits of store options.
 //! - `tls`: the TLS settings of connections to a server.
 
 pub(in crate::store) mod group_commit;
@@ -20,7 +20,8 @@ pub(in crate::store) mod decode;
 pub(crate) mod migration;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(in crate::store) mod server_clock;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(in crate::store) mod time_limit;
 pub(in crate::store) mod cached_stats;
-pub(in crate::store) mod limits;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(in crate::store) mod tls;

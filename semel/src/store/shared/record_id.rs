@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::store::inspect::Cursor;
+use crate::words::digest::{frame, hex};
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 
@@ -25,8 +26,7 @@ impl Id {
     pub(crate) fn of(key: &Key) -> Self {
         let mut hash = Sha256::new();
         for part in [key.scope().realm(), key.scope().principal(), key.value()] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
+            frame(&mut hash, part.as_bytes());
         }
         let digest: [u8; 32] = hash.finalize().into();
         let Some(time) = uuid_time(key.value()).or_else(|| ulid_time(key.value())) else {
@@ -52,7 +52,7 @@ impl Id {
 /// The cursor of a position in a listing: an id, or the id and the columns that precede it in the
 /// order.
 pub(crate) fn cursor(place: &[u8]) -> Cursor {
-    Cursor::new(place.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    Cursor::new(hex(place))
 }
 
 /// The position of a cursor, which has this many bytes.

@@ -1,9 +1,9 @@
 //! The clock of a server, extrapolated from its last answer.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::words::error::StoreError;
@@ -53,7 +53,7 @@ impl ServerClock {
     /// Records a reading of the server's clock. It is exact if the answer was quick.
     pub(crate) fn hear(&self, now: Timestamp) {
         let at = Instant::now();
-        let mut heard = self.heard();
+        let mut heard = self.0.lock();
         *heard = match *heard {
             Some(best) if best.is_better_than(now, at) => Some(Heard { asked: at, ..best }),
             _ => Some(Heard { now, at, asked: at }),
@@ -62,7 +62,7 @@ impl ServerClock {
 
     /// The server's time, if the server need not be asked.
     pub(crate) fn known(&self) -> Option<Timestamp> {
-        let heard = (*self.heard())?;
+        let heard = (*self.0.lock())?;
         let at = Instant::now();
         (at - heard.asked < KEPT).then(|| heard.now(at))
     }
@@ -83,14 +83,14 @@ impl ServerClock {
         if let Some(now) = self.known() {
             return Ok(now);
         }
-        let heard = *self.heard();
+        let heard = *self.0.lock();
         let Some(heard) = heard else {
             let now = ask().await?;
             self.hear(now);
             return Ok(now);
         };
         // Concurrent callers need not ask as well.
-        *self.heard() = Some(Heard { asked: Instant::now(), ..heard });
+        *self.0.lock() = Some(Heard { asked: Instant::now(), ..heard });
         match ask().await {
             Ok(now) => {
                 self.hear(now);
@@ -98,11 +98,6 @@ impl ServerClock {
             }
             Err(_) => Ok(heard.now(Instant::now())),
         }
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Option<Heard>> {
-        // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::words::error::StoreError;
 
@@ -31,7 +32,7 @@ pub(super) fn create(path: &Path) -> Result<PathBuf, StoreError> {
         return Err(StoreError::refused(format!("{name:?} is a URI; give the path of the file")));
     }
     let path = std::path::absolute(path).map_err(|e| failed(path, e))?;
-    let _alone = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = CREATING.lock();
     match new_file().open(&path) {
         Ok(_empty) => Ok(path),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(path),

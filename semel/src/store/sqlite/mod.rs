@@ -113,6 +113,7 @@ impl SqliteStore {
     }
 
     async fn with_options(options: SqliteOptions) -> Result<Self, StoreError> {
+        options.check()?;
         let options = SqliteOptions { path: file::create(&options.path)?, ..options };
         let side = Side::open(options.clone()).await?;
         let committing = TaskTracker::new();

@@ -11,12 +11,12 @@ use super::errors::{Fault, is_busy};
 use super::file::Identity;
 use super::migrate;
 use super::options::SqliteOptions;
+use crate::runtime::backoff::Backoff;
 use crate::words::error::StoreError;
 
-/// The pause before the lock is tried again: it grows up to the longest, and half of it is random.
-/// SQLite itself would pause for up to 100 ms, and another connection would always be faster.
-const MIN_PAUSE: Duration = Duration::from_micros(100);
-const MAX_PAUSE: Duration = Duration::from_millis(2);
+/// The pauses before the lock is tried again. SQLite itself would pause for up to 100 ms, and another
+/// connection would always be faster.
+const BACKOFF: Backoff = Backoff::new(Duration::from_micros(100), Duration::from_millis(2));
 /// The number of pages, 16 MiB in all, after which the write-ahead log is copied into the file. The
 /// same pages are written again and again, and copied once.
 const CHECKPOINT_PAGES: u32 = 4_000;
@@ -211,13 +211,12 @@ fn is_free(busy: i64) -> rusqlite::Result<()> {
 
 /// Tries again while another connection has the lock, until the time is up.
 fn patiently<T>(timeout: Duration, mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-    let began = Instant::now();
-    let mut pause = MIN_PAUSE;
+    let (began, mut failures) = (Instant::now(), 0);
     loop {
         match attempt() {
             Err(error) if is_busy(&error) && began.elapsed() < timeout => {
-                sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
-                pause = (pause * 2).min(MAX_PAUSE);
+                sleep(BACKOFF.jittered(failures));
+                failures += 1;
             }
             done => return done,
         }

@@ -2,15 +2,17 @@
 //! before long.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::runtime::backoff::Backoff;
 
 /// The number of failures in a row that open the circuit breaker.
 const ENOUGH: u32 = 3;
-/// The pause before the next try: it doubles with each failure, up to the longest.
-const MIN_PAUSE: Duration = Duration::from_millis(100);
+/// The pauses between the tries.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), MAX_PAUSE);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Breaker {
@@ -28,7 +30,8 @@ struct State {
 
 struct Aside {
     next_try: Instant,
-    pause: Duration,
+    /// The number of tries that have failed.
+    tries: u32,
 }
 
 /// The way in which a caller may use the hot store.
@@ -52,10 +55,10 @@ impl Breaker {
             return Turn::Ask;
         }
         let now = Instant::now();
-        match &mut self.state().aside {
+        match &mut self.state.lock().aside {
             None => Turn::Ask,
             Some(aside) if now >= aside.next_try => {
-                aside.next_try = now + aside.pause;
+                aside.next_try = now + BACKOFF.pause(aside.tries);
                 Turn::Try
             }
             Some(_) => Turn::Aside,
@@ -67,7 +70,7 @@ impl Breaker {
         if self.is_well.load(Ordering::Relaxed) {
             return false;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.is_well.store(true, Ordering::Relaxed);
         std::mem::take(&mut *state).aside.is_some()
     }
@@ -75,28 +78,23 @@ impl Breaker {
     /// Records a failure of a regular question or of a try. Returns `true` if it opens the circuit
     /// breaker.
     pub(super) fn failed(&self, turn: Turn) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.is_well.store(false, Ordering::Relaxed);
         let State { failures, aside } = &mut *state;
         *failures += 1;
         match aside {
             None if *failures >= ENOUGH => {
-                *aside = Some(Aside { next_try: Instant::now() + MIN_PAUSE, pause: MIN_PAUSE });
+                *aside = Some(Aside { next_try: Instant::now() + BACKOFF.pause(0), tries: 0 });
                 return true;
             }
             Some(aside) if turn == Turn::Try => {
-                aside.pause = (aside.pause * 2).min(MAX_PAUSE);
-                aside.next_try = Instant::now() + aside.pause;
+                aside.tries += 1;
+                aside.next_try = Instant::now() + BACKOFF.pause(aside.tries);
             }
             // Failures of questions from before the circuit breaker opened are not counted.
             None | Some(_) => {}
         }
         false
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,7 +143,7 @@ mod tests {
         let breaker = Breaker::new();
         (0..3).for_each(|_| _ = breaker.failed(Turn::Ask));
         for _ in 0..3 {
-            advance(MIN_PAUSE).await;
+            advance(BACKOFF.pause(0)).await;
             assert_eq!(breaker.turn(), Turn::Try);
         }
     }

@@ -1,10 +1,11 @@
 //! The memory of the process as a hot store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
@@ -70,11 +71,6 @@ impl MemoryCache {
             Shared { entries: Cache::with_weighter(entries, bytes, ByBytes), buried: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
-
-    fn buried(&self) -> MutexGuard<'_, HashMap<Key, Buried>> {
-        // Nothing panics while the lock is held.
-        self.shared.buried.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[async_trait]
@@ -100,7 +96,7 @@ impl Hot for MemoryCache {
         let entry = Entry { remembered: Arc::new(remembered.clone()), until: now + kept };
         // The lock is held until the entry is there: a burial comes either before it, and is seen,
         // or after it, and removes it.
-        let buried = self.buried();
+        let buried = self.shared.buried.lock();
         let forgotten = buried.get(key).filter(|buried| now < buried.until).map(|buried| buried.rank);
         let there = self.shared.entries.peek(key).map(|there| there.rank()).max(forgotten);
         if there <= Some(entry.rank()) {
@@ -111,7 +107,7 @@ impl Hot for MemoryCache {
     }
 
     async fn bury(&self, key: &Key, fence: Fence, kept: Duration) -> Result<(), StoreError> {
-        let mut buried = self.buried();
+        let mut buried = self.shared.buried.lock();
         let now = Instant::now();
         if buried.len() == buried.capacity() {
             // The map is cleaned before it grows, and not at each burial, because many keys may be

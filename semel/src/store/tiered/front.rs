@@ -32,7 +32,7 @@ const PLANTING_UNITS: u32 = 1_024;
 const UNIT_BYTES: usize = 1 << 10;
 
 pub(super) struct Front<H> {
-    hot: Arc<H>,
+    hot: H,
     limits: Limits,
     breaker: Breaker,
     meter: HotMeter,
@@ -49,20 +49,13 @@ pub(super) struct Limits {
 }
 
 impl<H: Hot> Front<H> {
-    pub(super) fn new(hot: Arc<H>, limits: Limits) -> Self {
+    pub(super) fn new(hot: H, limits: Limits) -> Self {
         let (breaker, meter) = (Breaker::new(), HotMeter::new(hot.name()));
         let (planting, tasks) = (Arc::new(Semaphore::new(PLANTING_UNITS as usize)), TaskTracker::new());
         // The tracker stays closed, so that it can be waited for more than once; a closed tracker
         // still accepts tasks.
         tasks.close();
         Self { hot, limits, breaker, meter, planting, tasks }
-    }
-
-    /// The same hot store with other limits.
-    pub(super) fn with(&self, change: impl FnOnce(&mut Limits)) -> Self {
-        let mut limits = self.limits;
-        change(&mut limits);
-        Self::new(Arc::clone(&self.hot), limits)
     }
 
     pub(super) fn hot(&self) -> &H {

@@ -1,11 +1,13 @@
 //! A durable store that decides, with a hot store in front of it that remembers outcomes.
 //!
+//! - `options`: the limits of the hot store.
 //! - `hot`: the trait of a hot store.
 //! - `front`: a hot store that may be slow or down.
 //! - `breaker`: the circuit breaker in front of it.
 //! - `repeats`: the share of repeats among the recent claims.
 //! - `cache`: memory as a hot store.
 
+mod options;
 mod hot;
 mod front;
 mod breaker;
@@ -20,6 +22,7 @@ use tokio::time::Instant;
 
 pub use cache::MemoryCache;
 pub use hot::{Hot, Rank};
+pub use options::TieredOptions;
 
 use crate::protocol::answer::{Ack, Claim, Done, OperatorAck, Remembered, Void};
 use crate::protocol::ask::Ask;
@@ -32,9 +35,8 @@ use crate::words::key::Key;
 use crate::words::lease::{Fence, Lease, Token};
 use crate::words::outcome::Outcome;
 use crate::words::record::Record;
-use crate::words::terms::{Terms, TermsError, within};
 use crate::words::time::Timestamp;
-use front::{Front, Limits};
+use front::Front;
 use repeats::Repeats;
 
 /// A durable store that decides, and a hot store in front of it that remembers outcomes: Redis in
@@ -63,10 +65,10 @@ use repeats::Repeats;
 /// # What is where
 /// An outcome is recorded in the durable store and answered. Most keys are never repeated, so it is
 /// not sent to the hot store at once: the first repeat, which the durable store answers, plants it
-/// there, in the background. It stays for at most [`Tiered::DEFAULT_RETENTION`], and never for longer
-/// than in the durable store. The hot store is asked first while at least one in eight claims is a
-/// repeat; otherwise a claim goes to the durable store straight away. [`Tiered::with_hot_first`]
-/// plants every outcome, and always asks the hot store first.
+/// there, in the background. It stays for at most [`TieredOptions::DEFAULT_RETENTION`], and never
+/// for longer than in the durable store. The hot store is asked first while at least one in eight
+/// claims is a repeat; otherwise a claim goes to the durable store straight away.
+/// [`TieredOptions::with_hot_first`] plants every outcome, and always asks the hot store first.
 ///
 /// `find`, `list` and similar calls show the content of the durable store. `forget` and `reset`
 /// reach both, the durable one first. They cannot reach a [`MemoryCache`] *of another process*:
@@ -93,47 +95,18 @@ impl<H, D> Clone for Tiered<H, D> {
 }
 
 impl<H: Hot, D: Store> Tiered<H, D> {
-    /// The time for which the hot store remembers an outcome, unless set.
-    pub const DEFAULT_RETENTION: Duration = Duration::from_secs(3_600);
-    /// The time limit for an answer of the hot store, unless set.
-    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
-
-    /// The hot store in front of the durable one.
+    /// The hot store in front of the durable one, with the default options; see [`TieredOptions`].
     pub fn new(hot: H, durable: D) -> Self {
-        let limits = Limits { retention: Self::DEFAULT_RETENTION, timeout: Self::DEFAULT_TIMEOUT };
+        Self::with_options(hot, durable, &TieredOptions::new())
+    }
+
+    fn with_options(hot: H, durable: D, options: &TieredOptions) -> Self {
         Self {
-            front: Arc::new(Front::new(Arc::new(hot), limits)),
+            front: Arc::new(Front::new(hot, options.limits)),
             durable: Arc::new(durable),
             repeats: Arc::default(),
-            hot_first: false,
+            hot_first: options.hot_first,
         }
-    }
-
-    /// Plants every outcome in the hot store as soon as it is recorded, and asks the hot store first
-    /// for every claim. This is for callers that repeat most of their keys, or where a repeat must
-    /// not reach the durable store even once; new keys cost more.
-    #[must_use]
-    pub fn with_hot_first(self) -> Self {
-        Self { hot_first: true, ..self }
-    }
-
-    /// Sets the longest time for which the hot store remembers an outcome. With a [`MemoryCache`],
-    /// another process may replay a forgotten outcome for as long.
-    ///
-    /// # Errors
-    /// Refused if it is not between 10 seconds and 10 years.
-    pub fn with_retention(self, retention: Duration) -> Result<Self, TermsError> {
-        within("retention of the hot store", retention, Duration::from_secs(10), Terms::MAX_RETENTION)?;
-        Ok(Self { front: Arc::new(self.front.with(|limits| limits.retention = retention)), ..self })
-    }
-
-    /// Sets the time limit for an answer of the hot store.
-    ///
-    /// # Errors
-    /// Refused if it is not between 1 ms and 10 seconds.
-    pub fn with_timeout(self, timeout: Duration) -> Result<Self, TermsError> {
-        within("timeout of the hot store", timeout, Duration::from_millis(1), Duration::from_secs(10))?;
-        Ok(Self { front: Arc::new(self.front.with(|limits| limits.timeout = timeout)), ..self })
     }
 
     /// The hot store, which remembers.

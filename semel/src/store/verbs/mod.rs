@@ -1,16 +1,21 @@
 //! The verbs of a store, written once over any backend.
 //!
+//! - `claiming`: a claim as a state machine.
 //! - `tests`: the verbs over answers that the memory store never gives.
+
+mod claiming;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use claiming::{Claiming, Step};
+
 use crate::protocol::answer::{Ack, Claim, OperatorAck, Void};
 use crate::protocol::ask::Ask;
-use crate::protocol::decide::{self, Decision, OperatorChange};
+use crate::protocol::decide::{self, OperatorChange};
 use crate::protocol::draft::{Action, Replace, Write};
-use crate::store::backend::{Answers, Backend, Opened, Replaced, Written};
+use crate::store::backend::{Answers, Backend, Replaced, Written};
 use crate::store::inspect::{Inspect, ListQuery, Page, Stats};
 use crate::store::{Found, MAX_SECRET_BYTES, Prune, Store};
 use crate::words::error::StoreError;
@@ -25,98 +30,6 @@ use crate::words::time::Timestamp;
 /// between. Each such change means that another writer has made progress; so many in a row are not
 /// expected.
 const TRIES: u32 = 8;
-
-/// The state machine of a claim, without any I/O: the next request, and the meaning of the answers.
-///
-/// A new key and a replay take one question; a released, expired or lost record takes two.
-#[derive(Debug)]
-pub struct Claiming<'a> {
-    ask: &'a Ask,
-    /// The remaining number of times that the record may be replaced or looked up again.
-    tries_left: u32,
-    /// The attempt number of the replace in progress.
-    attempt: u32,
-    seen: Option<Seen>,
-}
-
-/// The record that a claim has tried to replace.
-#[derive(Debug)]
-struct Seen {
-    record: Box<Record>,
-    now: Timestamp,
-}
-
-/// The next step of a claim.
-#[derive(Debug)]
-pub enum Step {
-    /// Send [`Backend::open`].
-    Open,
-    /// Send [`Backend::replace`].
-    Replace(Box<Replace>),
-    /// Finish: this is the answer.
-    Answer(Claim),
-    /// Finish without an answer: the store never showed the record. Nothing was applied.
-    Unseen,
-}
-
-impl<'a> Claiming<'a> {
-    /// A claim that begins with an open and sends at most this many replaces.
-    pub fn new(ask: &'a Ask, tries: u32) -> Self {
-        Self { ask, tries_left: tries, attempt: 1, seen: None }
-    }
-
-    /// Handles the answer to the open.
-    pub fn opened(&mut self, opened: Opened, now: Timestamp) -> Step {
-        match opened {
-            Opened::Created { fence, lease_until } => Step::Answer(self.granted(fence, 1, lease_until)),
-            Opened::Late => Step::Answer(Claim::Late),
-            Opened::Unseen => match (self.tries_left, &self.seen) {
-                (0, Some(seen)) => Step::Answer(decide::contended(&seen.record, seen.now)),
-                (0, None) => Step::Unseen,
-                _ => {
-                    self.tries_left -= 1;
-                    Step::Open
-                }
-            },
-            Opened::Found(record) => match decide::claim(&record, self.ask, now) {
-                Decision::Answer(claim) => Step::Answer(claim),
-                Decision::Replace(_) if self.tries_left == 0 => Step::Answer(decide::contended(&record, now)),
-                Decision::Replace(draft) => {
-                    self.tries_left -= 1;
-                    self.attempt = draft.attempt;
-                    let replace = Replace {
-                        key: self.ask.key.clone(),
-                        expected_token: record.token,
-                        expected_version: record.version,
-                        not_after: Some(self.ask.not_after),
-                        draft,
-                    };
-                    self.seen = Some(Seen { record, now });
-                    Step::Replace(Box::new(replace))
-                }
-            },
-        }
-    }
-
-    /// Handles the answer to the replace. If the record has changed, the claim looks again, even
-    /// after the last replace: the change may be an earlier copy of this same replace, and then the
-    /// key is granted.
-    pub fn replaced(&mut self, replaced: Replaced) -> Step {
-        match (replaced, &self.seen) {
-            (Replaced::Applied { fence, lease_until }, _) => {
-                Step::Answer(self.granted(fence, self.attempt, lease_until))
-            }
-            (Replaced::Late, _) => Step::Answer(Claim::Late),
-            (Replaced::Locked, Some(seen)) => Step::Answer(decide::contended(&seen.record, seen.now)),
-            (Replaced::Changed | Replaced::Locked, _) => Step::Open,
-        }
-    }
-
-    fn granted(&self, fence: Fence, attempt: u32, deadline: Timestamp) -> Claim {
-        let lease = Lease::new(self.ask.key.clone(), self.ask.token, fence, attempt, deadline);
-        Claim::Granted(lease.with_retention(self.ask.terms.retention()))
-    }
-}
 
 /// The meaning of a write's result: an answer, or an error if the record is locked and the write
 /// should be sent again.

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::protocol::ask::Takeover;
 use crate::protocol::slot;
+use crate::store::backend::Opened;
 use crate::store::memory::MemoryStore;
 use crate::words::intent::Intent;
 use crate::words::lease::Transactions;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HeaderName;
 use http::{Method, Request};
 use semel::Scope;
 use semel::http::{Anonymous, IDEMPOTENCY_KEY, Idempotency, IdempotencyLayer};
@@ -19,9 +18,6 @@ use crate::gateway::request::problem::Problem;
 use crate::gateway::upstream::drip::LEAST_RATE;
 use crate::gateway::upstream::headers::Unwanted;
 use crate::gateway::upstream::{Client, Upstream};
-
-/// The header with the key.
-const KEY: HeaderName = HeaderName::from_static(IDEMPOTENCY_KEY);
 
 /// The routes, and the default for all other requests.
 pub(in crate::gateway) struct Table {
@@ -121,13 +117,13 @@ impl Target {
 /// Returns `true` if a request is read to its end before it is passed on.
 pub(in crate::gateway) fn reads<B>(target: &Target, request: &Request<B>) -> bool {
     let Target::Covered(covered) = target else { return false };
-    covered.methods.contains(request.method()) && request.headers().contains_key(&KEY)
+    covered.methods.contains(request.method()) && request.headers().contains_key(&IDEMPOTENCY_KEY)
 }
 
 /// The reason why the key of a request would not apply, although its client relies on it.
 pub(in crate::gateway) fn uncovered<B>(target: &Target, request: &Request<B>) -> Option<&'static str> {
     let counts_anywhere = IdempotencyLayer::DEFAULT_METHODS.contains(request.method());
-    if !counts_anywhere || !request.headers().contains_key(&KEY) {
+    if !counts_anywhere || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
         return None;
     }
     match target {

@@ -22,8 +22,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ use http::uri::Authority;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
@@ -63,7 +64,7 @@ impl Doubts {
         if !self.0.any.load(Ordering::Relaxed) {
             return false;
         }
-        let until = self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = self.0.until.lock();
         until.get(upstream).is_some_and(|until| Instant::now() < *until)
     }
 
@@ -74,7 +75,7 @@ impl Doubts {
             "the upstream has sent an answer that no request had asked for; the answer before it on this connection may be that of another \
              request. It gets a connection for each request for the next 10 minutes"
         );
-        let mut until = self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.0.until.lock();
         let now = Instant::now();
         until.retain(|_, until| now < *until);
         if until.len() < DOUBTED {

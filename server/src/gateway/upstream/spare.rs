@@ -10,9 +10,8 @@
 //! spare shares the bytes of its request, so it must not be kept while the upstream works: it is
 //! dropped with the first byte that is written, from which on the request cannot be sent again.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use http::Request;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::gateway::upstream::body::Outbound;
 
@@ -53,7 +52,6 @@ impl Spares {
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Spare>> {
-        // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

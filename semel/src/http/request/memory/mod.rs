@@ -20,10 +20,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
@@ -245,8 +246,7 @@ impl Shares {
     }
 
     fn replayed(&self) -> MutexGuard<'_, HashMap<Key, Weak<Held>>> {
-        // Nothing panics while the lock is held.
-        self.replayed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.replayed.lock()
     }
 }
 

@@ -4,9 +4,10 @@
 //! the share, and not only when its client has taken it: a slow client does not keep the next
 //! response waiting.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 /// The single permit, and its present use.
@@ -75,7 +76,6 @@ impl Overdraft {
     }
 
     fn lent(&self) -> MutexGuard<'_, Option<Arc<Loan>>> {
-        // Nothing panics while the lock is held.
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lent.lock()
     }
 }

@@ -189,7 +189,8 @@ impl Lease {
             )
             .into());
         };
-        let schema = Schema::new(transactions.schema())?;
+        let schema = Schema::new(transactions.schema());
+        schema.check()?;
         Ok(complete(&schema, transaction, self, &outcome).await?.applied()?)
     }
 }

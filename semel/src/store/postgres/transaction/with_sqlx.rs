@@ -3,7 +3,8 @@
 //! Two versions of sqlx have the same methods on types of their own, so the code stands in a macro.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The transactions and connections of one version of sqlx.
 macro_rules! with_sqlx {
@@ -95,7 +96,7 @@ with_sqlx!(version_0_8, sqlx08);
 /// program. There are two for each schema.
 fn kept(statement: &str) -> &'static str {
     static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = KEPT.lock();
     let kept = kept.get_or_insert_default();
     match kept.get(statement) {
         Some(statement) => statement,

@@ -179,7 +179,7 @@ impl group_commit::Committer for Committer {
             }
             Err(_) => {
                 let silent =
-                    format!("Redis at {} did not answer in {:?}", session.address, self.options.timeout);
+                    format!("Redis at {} did not answer within {:?}", session.address, self.options.timeout);
                 self.give_up();
                 Err(Failed::Slow(StoreError::unavailable(silent)))
             }

@@ -14,13 +14,13 @@ use redis::{
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
 
 use super::scripts;
 use crate::runtime::waking::Attention;
 use crate::store::redis::address::{Address, Place};
 use crate::store::redis::errors;
 use crate::store::redis::options::RedisOptions;
+use crate::store::shared::time_limit;
 use crate::words::error::StoreError;
 
 /// The oldest supported version.
@@ -288,12 +288,10 @@ fn parse<T: FromRedisValue>(answer: Option<Value>, address: &Address) -> Result<
 }
 
 /// The result, if it comes in time.
-pub(crate) async fn within<T>(
+pub(crate) fn within<T>(
     limit: Duration,
     address: &Address,
     answer: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    timeout(limit, answer).await.unwrap_or_else(|_| {
-        Err(StoreError::unavailable(format!("Redis at {address} did not answer in {limit:?}")))
-    })
+) -> impl Future<Output = Result<T, StoreError>> {
+    time_limit::within(limit, move || format!("Redis at {address}"), answer)
 }

@@ -1,8 +1,9 @@
 //! The queue of waiting operations, behind a lock.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -72,7 +73,7 @@ impl<C: Committer> Queue<C> {
 
     /// Puts an operation into its lane.
     pub(super) fn push(&self, job: Job<C>) -> Result<(), StoreError> {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         let is_suspect = lanes.suspects.knows(&job.subject());
         lanes.push(job)?;
         if is_suspect || lanes.is_worth_another() {
@@ -97,22 +98,17 @@ impl<C: Committer> Queue<C> {
         if jobs.is_empty() {
             return;
         }
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         jobs.into_iter().rev().for_each(|job| lanes.put_back(job));
-    }
-
-    fn lanes(&self) -> MutexGuard<'_, Lanes<C>> {
-        // Nothing panics while the lock is held.
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns `true` if so few operations wait that a batch of just these would be wasteful.
     pub(super) fn is_short(&self) -> bool {
-        self.lanes().waiting() < ENOUGH / 2
+        self.lanes.lock().waiting() < ENOUGH / 2
     }
 
     pub(super) fn close(&self) {
-        self.lanes().closed = true;
+        self.lanes.lock().closed = true;
         self.filled.notify_waiters();
         self.wanted.notify_waiters();
     }
@@ -123,7 +119,7 @@ impl<C: Committer> Queue<C> {
         loop {
             let filled = self.filled.notified();
             let due = {
-                let mut lanes = self.lanes();
+                let mut lanes = self.lanes.lock();
                 let now = Instant::now();
                 lanes.withdraw(now).into_iter().for_each(Job::withdraw);
                 let due = lanes.suspects.due(now);
@@ -161,7 +157,7 @@ impl<C: Committer> Queue<C> {
         loop {
             let wanted = self.wanted.notified();
             {
-                let lanes = self.lanes();
+                let lanes = self.lanes.lock();
                 if lanes.closed {
                     return false;
                 }
@@ -177,7 +173,7 @@ impl<C: Committer> Queue<C> {
     pub(super) async fn closed(&self) {
         loop {
             let wanted = self.wanted.notified();
-            if self.lanes().closed {
+            if self.lanes.lock().closed {
                 return;
             }
             wanted.await;
@@ -186,7 +182,7 @@ impl<C: Committer> Queue<C> {
 
     /// Records that an additional worker has got a connection, or has none any more.
     pub(super) fn ready(&self, is_ready: bool) {
-        self.lanes().crew.ready(is_ready);
+        self.lanes.lock().crew.ready(is_ready);
         if !is_ready {
             // It may have been woken for operations that it cannot take.
             self.filled.notify_last();
@@ -195,22 +191,22 @@ impl<C: Committer> Queue<C> {
 
     /// Records the time that a batch took.
     pub(super) fn took(&self, operations: usize, time: Duration) {
-        self.lanes().crew.took(operations, time);
+        self.lanes.lock().crew.took(operations, time);
     }
 
     /// Makes the operations about this subject go alone from now on.
     pub(super) fn suspect(&self, subject: C::Subject) {
-        self.lanes().suspect(subject);
+        self.lanes.lock().suspect(subject);
     }
 
     /// Clears this subject of suspicion, if it was a suspect.
     pub(super) fn clear(&self, subject: C::Subject) {
-        self.lanes().clear(subject);
+        self.lanes.lock().clear(subject);
     }
 
     /// Records that the operation about a suspect is finished.
     pub(super) fn suspect_over(&self) {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         lanes.suspects.rest(Instant::now());
         if lanes.suspects.waiting() > 0 {
             self.wake(&lanes);
@@ -220,7 +216,7 @@ impl<C: Committer> Queue<C> {
     /// Records that a committer is done, or has worked for so long that other committers should not
     /// wait for it.
     pub(super) fn step_back(&self, operations: usize) {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         lanes.crew.step_back(operations);
         if lanes.waiting() > 0 && lanes.crew.rests() {
             self.wake(&lanes);
@@ -229,7 +225,7 @@ impl<C: Committer> Queue<C> {
 
     /// Records that a committer has lost its batch, or has recovered.
     pub(super) fn recovering(&self, begins: bool) {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         if begins {
             lanes.crew.recovering += 1;
         } else {
@@ -239,7 +235,7 @@ impl<C: Committer> Queue<C> {
 
     /// Records that a batch is finished: operations about its subjects can be sent again.
     pub(super) fn release(&self, subjects: &[C::Subject]) {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         lanes.crew.end();
         for subject in subjects {
             lanes.busy.remove(subject);
@@ -253,7 +249,7 @@ impl<C: Committer> Queue<C> {
     /// Refuses the operations about subjects of a lost batch, and all operations if no committer
     /// has a connection. Returns `true` if the queue is closed, so that further tries are useless.
     pub(super) fn refuse(&self, subjects: &[C::Subject], why: &StoreError) -> bool {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         let everything = lanes.crew.has_lost_all();
         let refused = lanes.drain(|job| everything || subjects.contains(&job.subject()));
         let closed = lanes.closed;
@@ -266,14 +262,14 @@ impl<C: Committer> Queue<C> {
 
     /// Withdraws the operations that have waited for too long.
     pub(super) fn withdraw(&self) {
-        let late = self.lanes().withdraw(Instant::now());
+        let late = self.lanes.lock().withdraw(Instant::now());
         late.into_iter().for_each(Job::withdraw);
     }
 
     /// Records that a worker ended, with these subjects in flight, and answers the callers that
     /// wait for it.
     pub(super) fn leave(&self, subjects: &[C::Subject], was_ready: bool) {
-        let stranded = self.lanes().leave(subjects, was_ready);
+        let stranded = self.lanes.lock().leave(subjects, was_ready);
         stranded.into_iter().for_each(|(job, why)| job.fail(why));
         // The remaining workers have more to do now.
         self.filled.notify_waiters();

@@ -14,14 +14,15 @@ use super::part::{Origin, Part, parts};
 use super::queue::{Queue, Taken};
 use super::{Committer, Failed, Reply};
 use crate::fault;
+use crate::runtime::backoff::Backoff;
 use crate::words::error::StoreError;
 
 /// The limits on sending a batch: the number of tries and the time before it is halved or its
 /// callers get the error, and the time for halving.
 pub(super) const MAX_TRIES: u32 = 6;
 pub(super) const MAX_TRYING: Duration = Duration::from_secs(2);
-/// The pause after a failure: it doubles up to the longest, and half of it is random.
-const MIN_PAUSE: Duration = Duration::from_millis(20);
+/// The pauses after failures.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), MAX_PAUSE);
 pub(super) const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 /// The time after which an additional connection without work is closed.
@@ -321,8 +322,7 @@ impl<C: Committer> Worker<C> {
     }
 
     fn pause(&mut self) {
-        let pause = MIN_PAUSE.saturating_mul(1 << self.failures.min(10)).min(MAX_PAUSE);
+        self.rested = Some(Instant::now() + BACKOFF.jittered(self.failures));
         self.failures = self.failures.saturating_add(1);
-        self.rested = Some(Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex as Lock, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +13,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use parking_lot::{Mutex as Lock, RwLock};
 use rustls::ClientConfig;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -83,7 +84,7 @@ impl KeySource {
         if newer().is_none() {
             self.read_on_own_task().await;
         }
-        let has_failed = || self.state.read().unwrap_or_else(PoisonError::into_inner).failed;
+        let has_failed = || self.state.read().failed;
         match newer() {
             None if has_failed() => Err(Refused::NoKeys),
             newer => Ok(newer),
@@ -91,12 +92,12 @@ impl KeySource {
     }
 
     fn read_last(&self) -> Option<(Arc<Keys>, Duration)> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         state.keys.as_ref().map(|(keys, at)| (Arc::clone(keys), at.elapsed()))
     }
 
     fn may_read(&self) -> bool {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         state.tried.is_none_or(|tried| tried.elapsed() >= RELOAD_EVERY)
     }
 
@@ -113,9 +114,9 @@ impl KeySource {
         if !at_once && !self.may_read() {
             return;
         }
-        self.state.write().unwrap_or_else(PoisonError::into_inner).tried = Some(Instant::now());
+        self.state.write().tried = Some(Instant::now());
         let fetched = self.fetch().await.and_then(|keys| self.check(keys));
-        self.state.write().unwrap_or_else(PoisonError::into_inner).failed = fetched.is_err();
+        self.state.write().failed = fetched.is_err();
         match fetched {
             Ok(keys) => {
                 if keys.is_empty() {
@@ -124,7 +125,7 @@ impl KeySource {
                     tracing::info!(keys = %self.at, "read the keys of the issuer");
                 }
                 let read = Some((Arc::new(keys), Instant::now()));
-                self.state.write().unwrap_or_else(PoisonError::into_inner).keys = read;
+                self.state.write().keys = read;
             }
             Err(error) => {
                 tracing::warn!(keys = %self.at, error = format!("{error:#}"), "the keys of the issuer could not be read");
@@ -146,7 +147,7 @@ impl KeySource {
                 tokio::task::spawn_blocking(move || read_file(&path)).await?
             }
             KeysAt::Url(uri) => {
-                let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let trust = self.trust.read().clone();
                 let fetched = timeout(PATIENCE, download(uri.clone(), trust)).await;
                 Keys::parse(&fetched.context("they did not come in time")??)
             }
@@ -201,15 +202,15 @@ impl KeySources {
     /// The source of these keys. An existing source keeps its trust settings, because the
     /// configuration may still be refused.
     pub(in crate::gateway) fn of(&self, config: &JwtConfig, trust: &ClientConfig) -> Arc<KeySource> {
-        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.0.lock();
         let new = || KeySource::new(config.keys.clone(), trust.clone());
         Arc::clone(sources.entry(config.keys.clone()).or_insert_with(new))
     }
 
     /// Applies the trust settings of the configuration in force to all sources.
     pub(in crate::gateway) fn set_trust(&self, trust: &ClientConfig) {
-        for source in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            *source.trust.write().unwrap_or_else(PoisonError::into_inner) = trust.clone();
+        for source in self.0.lock().values() {
+            *source.trust.write() = trust.clone();
         }
     }
 
@@ -217,7 +218,7 @@ impl KeySources {
     pub(in crate::gateway) async fn read(&self, config: &Config) {
         let wanted: Vec<&KeysAt> = config.tokens().map(|jwt| &jwt.keys).collect();
         let sources: Vec<_> = {
-            let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sources = self.0.lock();
             sources.retain(|at, _| wanted.contains(&at));
             sources.values().cloned().collect()
         };
@@ -249,7 +250,7 @@ mod tests {
         };
         let sources = KeySources::default();
         let source = sources.of(&config, &old);
-        let protocols = |source: &KeySource| source.trust.read().unwrap().alpn_protocols.len();
+        let protocols = |source: &KeySource| source.trust.read().alpn_protocols.len();
         assert!(Arc::ptr_eq(&source, &sources.of(&config, &new)));
         assert_eq!(protocols(&source), 0);
         sources.set_trust(&new);
@@ -278,7 +279,7 @@ mod tests {
     fn a_set_without_keys_is_an_error_at_first_and_takes_back_keys_later() {
         let source = KeySource::new(KeysAt::File("keys.json".into()), tls::client(None).unwrap());
         assert!(source.check(set(r#"{"keys":[]}"#)).is_err());
-        source.state.write().unwrap().keys = Some((Arc::new(set(r#"{"keys":[]}"#)), Instant::now()));
+        source.state.write().keys = Some((Arc::new(set(r#"{"keys":[]}"#)), Instant::now()));
         assert!(source.check(set(r#"{"keys":[{"kty":"new"}]}"#)).is_ok());
     }
 }

@@ -1,14 +1,32 @@
-//! Stores whose runtime has ended, used from another runtime.
+//! Runtimes that end before the store does.
 
 use std::time::{Duration, Instant};
 
 use semel::store::Ask;
 use semel::{Store, StoreError, Timestamp};
+use testkit::claims::{ask, ask_at, granted};
+use testkit::on_every_store;
+use testkit::stores::Place;
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-use crate::claims::{ask, ask_at, granted};
+// Memory needs no runtime, and a tier ends with its stores.
+on_every_store! {
+    testkit::stores::Place [sqlite, postgres, redis] {
+        a_store_whose_runtime_has_ended_refuses_at_once,
+        callers_are_answered_while_the_runtime_of_the_store_ends,
+    }
+}
+
+async fn a_store_whose_runtime_has_ended_refuses_at_once(place: Place) {
+    // A runtime can be started and ended on a thread that may block.
+    spawn_blocking(move || refuses_when_its_runtime_has_ended(place.store())).await.unwrap();
+}
+
+async fn callers_are_answered_while_the_runtime_of_the_store_ends(place: Place) {
+    spawn_blocking(move || answers_while_its_runtime_ends(place.store())).await.unwrap();
+}
 
 /// The time limit for the refusals of all verbs together: less than if each of them waited for
 /// something.
@@ -21,7 +39,7 @@ fn is_refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, verb: &str) {
 }
 
 /// Checks that every verb of a store whose runtime was dropped refuses at once.
-pub fn refuses_when_its_runtime_has_ended<S: Store>(open: impl Future<Output = S>) {
+fn refuses_when_its_runtime_has_ended<S: Store>(open: impl Future<Output = S>) {
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let (store, lease, asked) = first.block_on(async {
         let store = open.await;
@@ -47,7 +65,7 @@ pub fn refuses_when_its_runtime_has_ended<S: Store>(open: impl Future<Output = S
 }
 
 /// Checks that callers in another runtime are answered while the runtime of the store ends.
-pub fn answers_while_its_runtime_ends<S: Store + Clone>(open: impl Future<Output = S>) {
+fn answers_while_its_runtime_ends<S: Store + Clone>(open: impl Future<Output = S>) {
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let (store, now) = first.block_on(async {
         let store = open.await;

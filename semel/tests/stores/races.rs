@@ -1,24 +1,36 @@
-//! Races for keys, between tasks and between processes, on any store.
-
-#![expect(missing_docs, reason = "the names are facts")]
+//! Races for keys, between tasks and between processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use semel::admin::Inspect;
 use semel::store::{Ack, Claim, Phase, RecordState, Takeover, Terms};
 use semel::{Lease, Outcome, Store};
+use testkit::claims::{ask, granted, retried};
+use testkit::on_every_store;
+use testkit::stores::Place;
+use testkit::until::until;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::claims::{ask, granted, retried};
-use crate::until::until;
+on_every_store! {
+    one_of_many_gets_a_new_key,
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    one_of_many_gets_a_lost_key_and_its_first_owner_may_come_before_all,
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    each_of_many_keys_is_run_once_and_replayed_to_all,
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    one_of_many_outcomes_of_an_owner_is_recorded,
+}
 
 const TASKS: usize = 64;
 
+type AnyStore = Arc<dyn Inspect>;
+
 /// Runs the tasks, half on each store, from the same moment on.
-async fn race<S: Store + Clone, T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-    stores: &[S],
-    run: impl Fn(usize, S) -> F,
+async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    stores: &[AnyStore],
+    run: impl Fn(usize, AnyStore) -> F,
 ) -> Vec<T> {
     let start = Arc::new(Barrier::new(TASKS));
     let mut tasks = JoinSet::new();
@@ -51,7 +63,8 @@ fn one(claims: impl IntoIterator<Item = Claim>) -> Lease {
 
 /// On one thread, all claims of a store are queued before the first is sent, so that one batch
 /// holds many of one key.
-pub async fn one_of_many_gets_a_new_key<S: Store + Clone>(stores: [S; 2]) {
+async fn one_of_many_gets_a_new_key(place: Place) {
+    let stores = place.two_stores().await;
     for round in 0..8 {
         let name = format!("key-{round}");
         let claims = race(&stores, |_, store| {
@@ -63,9 +76,8 @@ pub async fn one_of_many_gets_a_new_key<S: Store + Clone>(stores: [S; 2]) {
     }
 }
 
-pub async fn one_of_many_gets_a_lost_key_and_its_first_owner_may_come_before_all<S: Store + Clone>(
-    stores: [S; 2],
-) {
+async fn one_of_many_gets_a_lost_key_and_its_first_owner_may_come_before_all(place: Place) {
+    let stores = place.two_stores().await;
     for round in 0..4 {
         let asked = ask(&stores[0], &format!("key-{round}")).await;
         let terms = Terms::new(Terms::MIN_LEASE, Terms::DEFAULT.retention()).unwrap();
@@ -103,7 +115,8 @@ pub async fn one_of_many_gets_a_lost_key_and_its_first_owner_may_come_before_all
     }
 }
 
-pub async fn each_of_many_keys_is_run_once_and_replayed_to_all<S: Store + Clone>(stores: [S; 2]) {
+async fn each_of_many_keys_is_run_once_and_replayed_to_all(place: Place) {
+    let stores = place.two_stores().await;
     const KEYS: usize = 48;
     let runs = race(&stores, |number, store| async move {
         let mut ran = Vec::new();
@@ -141,7 +154,8 @@ pub async fn each_of_many_keys_is_run_once_and_replayed_to_all<S: Store + Clone>
     .await;
 }
 
-pub async fn one_of_many_outcomes_of_an_owner_is_recorded<S: Store + Clone>(stores: [S; 2]) {
+async fn one_of_many_outcomes_of_an_owner_is_recorded(place: Place) {
+    let stores = place.two_stores().await;
     let lease = granted(&stores[0], &ask(&stores[0], "key").await).await;
     let acks = race(&stores, |number, store| {
         let lease = lease.clone();
