@@ -66,6 +66,15 @@ impl Credential {
         values
     }
 
+    /// Returns `true` if a request has it, and it is not blank.
+    pub(in crate::http) fn is_in(&self, headers: &HeaderMap) -> bool {
+        let may_be = match self {
+            Self::Header(name) => headers.contains_key(name),
+            Self::Cookie(_) => headers.contains_key(COOKIE),
+        };
+        may_be && !self.values(headers).is_empty()
+    }
+
     /// The kind and the name, for digests.
     pub(in crate::http) fn label(&self) -> (&'static [u8], &[u8]) {
         match self {

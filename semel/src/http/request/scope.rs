@@ -94,7 +94,7 @@ impl Scoping {
             }
             By::Application(says) => return says(parts).map(Caller::Known).ok_or(Rejection::ScopeUnknown),
         }
-        if names.iter().any(|name| !name.values(&parts.headers).is_empty()) {
+        if names.iter().any(|name| name.is_in(&parts.headers)) {
             return Ok(Caller::With(realm()?));
         }
         let shares = match anonymous {

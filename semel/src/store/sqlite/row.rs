@@ -3,7 +3,7 @@
 use std::num::TryFromIntError;
 use std::time::Duration;
 
-use rusqlite::types::ValueRef;
+use rusqlite::types::{FromSqlResult, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
 use crate::store::shared::decode;
@@ -139,7 +139,8 @@ pub(super) fn id<'a>(row: &'a Row<'_>) -> Result<&'a [u8], StoreError> {
 
 /// The number of bytes of an outcome in a row.
 pub(super) fn outcome_bytes(row: &Row<'_>) -> usize {
-    let bytes = |column| optional(row, column, bytes).ok().flatten().map_or(0, <[u8]>::len);
+    let bytes =
+        |column| row.get_ref(column as usize).map_or(0, |value| value.as_blob().map_or(0, <[u8]>::len));
     bytes(Column::Headers) + bytes(Column::Body)
 }
 
@@ -156,7 +157,7 @@ pub(super) fn key(row: &Row<'_>) -> Result<Key, StoreError> {
 /// record most likely has, to share its memory.
 pub(super) fn record(row: &Row<'_>, key: Key, likely: Option<&Intent>) -> Result<Record, StoreError> {
     let at = |column| get(row, column).map(Timestamp::from_micros);
-    let note = optional(row, Column::Note, text)?;
+    let note = optional(row, Column::Note, |note| note.as_str())?;
     Ok(Record {
         key,
         intent: intent(row, likely)?,
@@ -216,9 +217,9 @@ fn state(row: &Row<'_>) -> Result<RecordState, StoreError> {
 fn outcome(row: &Row<'_>) -> Result<Outcome, StoreError> {
     decode::outcome(
         get(row, Column::Status)?,
-        optional(row, Column::Subtype, text)?,
+        optional(row, Column::Subtype, |subtype| subtype.as_str())?,
         bytes(row, Column::Headers)?,
-        optional(row, Column::Body, bytes)?,
+        optional(row, Column::Body, |body| body.as_blob())?,
     )
 }
 
@@ -239,13 +240,15 @@ fn bytes<'a>(row: &'a Row<'_>, column: Column) -> Result<&'a [u8], StoreError> {
 }
 
 /// A value that may be null.
-fn optional<'a, 'b, T>(
-    row: &'a Row<'b>,
+fn optional<'a, T>(
+    row: &'a Row<'_>,
     column: Column,
-    get: impl FnOnce(&'a Row<'b>, Column) -> Result<T, StoreError>,
+    read: impl FnOnce(ValueRef<'a>) -> FromSqlResult<T>,
 ) -> Result<Option<T>, StoreError> {
-    let value = row.get_ref(column as usize).map_err(|e| unexpected(column, e))?;
-    if value == ValueRef::Null { Ok(None) } else { get(row, column).map(Some) }
+    match row.get_ref(column as usize).map_err(|e| unexpected(column, e))? {
+        ValueRef::Null => Ok(None),
+        value => read(value).map(Some).map_err(|e| unexpected(column, e)),
+    }
 }
 
 /// The error for a row of an unexpected form: the schema is not the one that this code was written
