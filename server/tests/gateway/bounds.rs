@@ -369,8 +369,9 @@ async fn replays_that_are_not_taken_stay_within_the_budget_and_end() {
     assert_eq!(upstream.count(), 4);
 }
 
-/// Records 100 large answers, and asks for all of them at once, several times.
-async fn large_replays_of_many_keys_stay_within_the_budget(change: impl FnOnce(Setup) -> Setup) {
+/// Records 100 large answers, and asks for all of them at once, several times. Returns the gateway
+/// and its memory in use before.
+async fn large_replays_of_many_keys(change: impl FnOnce(Setup) -> Setup) -> (Gateway, u64) {
     let body = vec![b'x'; MIB - 100];
     let upstream = Upstream::start(move |_| {
         let body = body.clone();
@@ -410,30 +411,43 @@ async fn large_replays_of_many_keys_stay_within_the_budget(change: impl FnOnce(S
         println!("{replayed} replayed, {refused} refused");
         assert!(replayed > 0);
     }
-    gateway.stays_within(before, 8 << 20);
     assert_eq!(upstream.count(), 1 + 100);
+    (gateway, before)
 }
 
 /// Regression: answers that a store had loaded counted only when the tasks of their requests ran.
 #[tokio::test]
 async fn large_replays_of_many_keys_from_postgres_stay_within_the_budget() {
     let store = testkit::stores::postgres::database().await;
-    large_replays_of_many_keys_stay_within_the_budget(|setup| {
-        setup.with("--store", &store).with("--migrate", "true")
-    })
-    .await;
+    let over_postgres = |setup: Setup| setup.with("--store", &store).with("--migrate", "true");
+    let (gateway, before) = large_replays_of_many_keys(over_postgres).await;
+    gateway.stays_within(before, 8 << 20);
 }
 
 #[tokio::test]
 async fn large_replays_of_many_keys_from_sqlite_stay_within_the_budget() {
-    large_replays_of_many_keys_stay_within_the_budget(|setup| setup).await;
+    let (gateway, before) = large_replays_of_many_keys(|setup| setup).await;
+    gateway.stays_within(before, 8 << 20);
 }
 
 #[tokio::test]
 async fn large_replays_of_many_keys_from_redis_stay_within_the_budget() {
     let mut servers = RedisServers::new().expect("the binaries of Redis");
     let store = servers.start("redis", "--appendonly no").expect("a server");
-    large_replays_of_many_keys_stay_within_the_budget(|setup| setup.with("--store", &store)).await;
+    let (gateway, before) = large_replays_of_many_keys(|setup| setup.with("--store", &store)).await;
+    gateway.stays_within(before, 8 << 20);
+}
+
+/// A cache is a second store, and each answer that it does not have is sent to it.
+#[tokio::test]
+async fn large_replays_of_many_keys_past_a_cache_need_the_memory_of_a_second_store() {
+    let mut servers = RedisServers::new().expect("the binaries of Redis");
+    let cache = servers.start("redis", "--maxmemory 16mb --maxmemory-policy allkeys-lru").expect("a server");
+    let store = testkit::stores::postgres::database().await;
+    let behind_a_cache =
+        |setup: Setup| setup.with("--store", &store).with("--migrate", "true").with("--cache", &cache);
+    let (gateway, before) = large_replays_of_many_keys(behind_a_cache).await;
+    gateway.stays_within(before, (8 << 20) + (16 << 20));
 }
 
 #[tokio::test]

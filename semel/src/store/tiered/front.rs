@@ -26,8 +26,10 @@ const PLANT_WITHIN: Duration = Duration::from_secs(5);
 const BURIED_FOR: Duration = Duration::from_secs(30);
 /// The time limit for a burial, for which an operator waits.
 const BURY_LIMIT: Duration = Duration::from_secs(5);
-/// The largest number of outcomes in flight to the hot store; further ones are not planted.
-const MAX_PLANTING: usize = 1_024;
+/// The room for outcomes in flight to the hot store, in units of 1 KiB; an outcome for which there
+/// is none is not planted.
+const PLANTING_UNITS: u32 = 1_024;
+const UNIT_BYTES: usize = 1 << 10;
 
 pub(super) struct Front<H> {
     hot: Arc<H>,
@@ -49,7 +51,7 @@ pub(super) struct Limits {
 impl<H: Hot> Front<H> {
     pub(super) fn new(hot: Arc<H>, limits: Limits) -> Self {
         let (breaker, meter) = (Breaker::new(), HotMeter::new(hot.name()));
-        let (planting, tasks) = (Arc::new(Semaphore::new(MAX_PLANTING)), TaskTracker::new());
+        let (planting, tasks) = (Arc::new(Semaphore::new(PLANTING_UNITS as usize)), TaskTracker::new());
         // The tracker stays closed, so that it can be waited for more than once; a closed tracker
         // still accepts tasks.
         tasks.close();
@@ -100,7 +102,9 @@ impl<H: Hot> Front<H> {
             return;
         }
         let until = Instant::now() + left;
-        let Ok(room) = Arc::clone(&self.planting).try_acquire_owned() else { return };
+        let bytes = remembered.done.outcome.body().map_or(0, |body| body.len());
+        let units = u32::try_from(bytes / UNIT_BYTES + 1).unwrap_or(u32::MAX).min(PLANTING_UNITS);
+        let Ok(room) = Arc::clone(&self.planting).try_acquire_many_owned(units) else { return };
         let (front, key) = (Arc::clone(self), key.clone());
         self.tasks.spawn(async move {
             let within = PLANT_WITHIN.saturating_sub(began.elapsed());
