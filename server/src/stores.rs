@@ -6,8 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use semel::admin::{Inspect, MigrationStatus, StoreSize};
 pub(crate) use semel::store::redacted;
-use semel::store::{AnyStore, MemoryCache, PostgresOptions, RedisOptions, SqliteOptions, StoreUrl};
-use semel::{AfterCrash, Key, Policy, Store, StoreError, Tiered};
+use semel::store::{
+    AnyStore, MemoryCache, PostgresOptions, RedisOptions, SqliteOptions, StoreUrl, TieredOptions,
+};
+use semel::{AfterCrash, Key, Policy, Store, StoreError};
 
 use crate::cache::LateRedis;
 use crate::config::{Size, StoreSettings};
@@ -100,8 +102,8 @@ impl Opened {
     ///
     /// # Errors
     /// If a URL is not that of a store, or the store cannot be reached.
-    pub(crate) async fn open_before_cache(place: &StoreSettings) -> Result<Self> {
-        Self::open_with(place, Cache::MayCome).await
+    pub(crate) async fn open_before_cache(place: &StoreSettings, cache_first: bool) -> Result<Self> {
+        Self::open_with(place, Cache::MayCome { first: cache_first }).await
     }
 
     async fn open_with(place: &StoreSettings, cache: Cache) -> Result<Self> {
@@ -227,21 +229,28 @@ enum Cache {
     /// An error: forgetting a key has to reach the cache.
     Needed,
     /// Tolerated: a gateway serves without it.
-    MayCome,
+    MayCome {
+        /// Set if it gets every outcome, and is asked first for every claim.
+        first: bool,
+    },
 }
 
 /// A store behind a cache.
 async fn cached(store: Arc<dyn Inspect>, url: &str, cache: Cache) -> Result<Arc<dyn Inspect>> {
+    let tiers = match cache {
+        Cache::MayCome { first: true } => TieredOptions::new().with_hot_first(),
+        Cache::Needed | Cache::MayCome { first: false } => TieredOptions::new(),
+    };
     match scheme(url) {
-        "memory" => Ok(Arc::new(Tiered::new(MemoryCache::new(cache_size(url)?.0 as u64), store))),
+        "memory" => Ok(Arc::new(tiers.open(MemoryCache::new(cache_size(url)?.0 as u64), store)?)),
         scheme if scheme.starts_with("redis") => {
             // A store that only remembers outcomes may also lose them.
             let options = RedisOptions::new(url)?.with_eviction_allowed();
             match options.clone().connect().await {
-                Ok(hot) => Ok(Arc::new(Tiered::new(hot, store))),
-                Err(error) if cache == Cache::MayCome && error.is_transient() => {
+                Ok(hot) => Ok(Arc::new(tiers.open(hot, store)?)),
+                Err(error) if cache != Cache::Needed && error.is_transient() => {
                     tracing::warn!(%error, "the cache is down; the gateway starts without it, and tries to connect");
-                    Ok(Arc::new(Tiered::new(LateRedis::search(options), store)))
+                    Ok(Arc::new(tiers.open(LateRedis::search(options), store)?))
                 }
                 Err(error) => Err(error.into()),
             }

@@ -35,6 +35,7 @@ impl Config {
             "upstream-ca": self.upstream_ca,
             "drain": Span(self.drain),
             "migrate": self.migrate,
+            "cache-first": self.cache_first,
             "prune": self.prune,
             "principal-secret-file": self.principal_secrets.file(),
             "log-format": self.log_format,

@@ -120,7 +120,7 @@ impl Gateway {
         crate::gateway::accept::files::raise(&config);
         let listener = bind(config.listen).await?;
         let address = listener.local_addr()?;
-        let store = Opened::open_before_cache(&config.place).await?;
+        let store = Opened::open_before_cache(&config.place, config.cache_first).await?;
         if config.migrate.unwrap_or_else(|| store.migrates_itself()) {
             migrate(&store).await.context("could not bring the schema of the store up to date")?;
         }

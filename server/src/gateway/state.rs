@@ -83,6 +83,7 @@ impl State {
                 max_memory,
                 limits,
                 migrate,
+                cache_first,
                 prune,
                 log_format,
                 principal_secrets,
@@ -96,6 +97,7 @@ impl State {
                 // Every key would become another key.
                 ("realm", realm.clone()),
                 ("migrate", format!("{migrate:?}")),
+                ("cache-first", cache_first.to_string()),
                 ("prune", prune.to_string()),
                 ("max-connections", max_connections.to_string()),
                 ("max-attempts", limits.max_attempts.to_string()),

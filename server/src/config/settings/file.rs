@@ -70,6 +70,7 @@ keys!(Settings {
     upstream_ca = "upstream-ca",
     drain = "drain",
     migrate = "migrate",
+    cache_first = "cache-first",
     prune = "prune",
     principal_secret_file = "principal-secret-file",
     log_format = "log-format",

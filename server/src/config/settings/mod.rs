@@ -125,6 +125,14 @@ pub(crate) struct Settings {
     #[arg(long, env = "SEMEL_MIGRATE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) migrate: Option<bool>,
 
+    /// Put every answer into the cache at once, and ask the cache first for every request [default:
+    /// false]
+    ///
+    /// Otherwise the first repeat of a key does that, and the cache is asked first only while at
+    /// least one in eight requests with a key is a repeat, so that new keys do not pay for it.
+    #[arg(long, env = "SEMEL_CACHE_FIRST", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) cache_first: Option<bool>,
+
     /// Remove expired records in the background [default: true]
     #[arg(long, env = "SEMEL_PRUNE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) prune: Option<bool>,
