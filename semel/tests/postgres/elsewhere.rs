@@ -16,7 +16,7 @@ use testkit::until::until;
 async fn through_a_proxy(url: String) -> (Place, PostgresStore, Proxy) {
     let place = Place::on(url);
     let (behind, proxy) = Proxy::to(&place);
-    let options = behind.options().with_connections(1);
+    let options = behind.options().with_connections(1).with_additional_connections(0);
     let store = options.with_timeout(Duration::from_secs(5)).connect().await.unwrap();
     store.migrate().await.unwrap();
     granted(&store, &ask(&store, "before").await).await;

@@ -101,7 +101,7 @@ fn spelled(granted: &str) -> String {
 fn the_options_that_the_page_names_exist() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
     let mut source = sources("", "rs").concat();
-    source.push_str(&fs::read_to_string(folder.join("tiered/mod.rs")).unwrap());
+    source.push_str(&fs::read_to_string(folder.join("tiered/options.rs")).unwrap());
     let page = page();
     let named = page.match_indices("with_").map(|(at, _)| {
         let end = page[at..].find(|letter: char| !letter.is_ascii_lowercase() && letter != '_');

@@ -33,7 +33,7 @@ create domain semel.after_crash as text check (value in ('hold', 'retry', 'trans
 do $$
 begin
     if (select relkind from pg_class where oid = 'semel.records'::regclass) <> 'r' then
-        raise exception 'semel.records is partitioned' using hint = 'Make it a plain table, migrate, and partition it again.';
+        raise exception 'the table of the records is partitioned' using hint = 'Make it a plain table, migrate, and partition it again.';
     end if;
 end
 $$;
@@ -70,9 +70,16 @@ create table semel.records (
     headers             bytea,
     body                bytea,
 
-    -- An outcome when done, and never otherwise. It is the only constraint of the table, and short,
-    -- because Postgres parses it again for every statement that writes.
-    constraint outcome_if_done check ((state = 'done') = (headers is not null))
+    -- An outcome when done, always, and never otherwise; a done record may lack its body, which was
+    -- then over the limit. A note has a moment. This is one constraint of plain comparisons, since
+    -- Postgres parses it again for every statement that writes.
+    constraint possible_row check (
+        (state = 'done') = (headers is not null)
+        and (headers is null) = (status is null)
+        and (headers is null) = (finished_at is null)
+        and (headers is not null or body is null and subtype is null)
+        and (note is null) = (note_at is null)
+    )
 ) with (
     fillfactor = 35,
     autovacuum_vacuum_scale_factor = 0.02,
