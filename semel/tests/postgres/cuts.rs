@@ -25,7 +25,8 @@ impl Cuttable {
     async fn start() -> Self {
         let (named, backends) = Backends::on(&Place::shared().url).await;
         let (behind, proxy) = Proxy::to(&named);
-        let store = behind.options().with_connections(1).with_additional_connections(0).connect().await.unwrap();
+        let store =
+            behind.options().with_connections(1).with_additional_connections(0).connect().await.unwrap();
         let place = Place { url: Place::shared().url, schema: named.schema };
         let other = place.store().await;
         granted(&store, &ask(&store, "before").await).await;

@@ -32,7 +32,8 @@ impl Hung {
     async fn start_with(patience: Duration) -> Self {
         let server = Servers::postgres(&[]).unwrap();
         let (place, backends) = Backends::on(server.url()).await;
-        let options = place.options().with_timeout(patience).with_connections(1).with_additional_connections(0);
+        let options =
+            place.options().with_timeout(patience).with_connections(1).with_additional_connections(0);
         // This step is slow on a busy machine, and not a matter of the patience.
         place.options().connect().await.unwrap().migrate().await.unwrap();
         let store = options.connect().await.unwrap();

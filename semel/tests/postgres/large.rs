@@ -33,7 +33,8 @@ impl Counted {
     async fn start() -> Self {
         let (place, _) = Backends::on(&Place::shared().url).await;
         let (behind, proxy) = Proxy::to(&place);
-        let store = behind.options().with_connections(1).with_additional_connections(0).connect().await.unwrap();
+        let store =
+            behind.options().with_connections(1).with_additional_connections(0).connect().await.unwrap();
         store.migrate().await.unwrap();
         let now = store.now().await.unwrap();
         Self { store, proxy, now, _place: behind }
@@ -133,7 +134,7 @@ async fn small_outcomes_and_single_large_ones_take_one_request() {
         assert_eq!(counted.proxy.traffic().0, 1, "{keys:?}");
     }
     let counted = Counted::start().await;
-    counted.complete(1, 4 * MEBIBYTE).await;
+    counted.complete(1, 3 * MEBIBYTE).await;
     counted.replays([0]).await;
     assert_eq!(counted.proxy.traffic().0, 1);
 }

@@ -176,7 +176,10 @@ async fn values_out_of_their_limits_are_refused_by_setter() {
 #[tokio::test]
 async fn hot_store_remembers_for_as_long_as_it_is_told_at_most() {
     let own = Own::start();
-    let tier = own.place.tier_with(TieredOptions::new().with_retention(Duration::from_secs(100))).await;
+    let tier = own
+        .place
+        .tier_with(TieredOptions::new().with_hot_first().with_retention(Duration::from_secs(100)))
+        .await;
     done(&tier, "key").await;
     let left = left_in_redis(&own.place.redis).await;
     assert!((50_000..=100_000).contains(&left), "{left}");

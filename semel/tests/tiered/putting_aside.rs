@@ -29,7 +29,7 @@ async fn slow_claims(tier: &impl Store, timeout: Duration) -> usize {
 async fn the_first_few_wait_for_a_frozen_hot_store_and_later_claims_do_not() {
     let mut own = Own::start();
     let timeout = Duration::from_secs(1);
-    let tier = own.place.tier_with(TieredOptions::new().with_timeout(timeout)).await;
+    let tier = own.place.tier_with(TieredOptions::new().with_hot_first().with_timeout(timeout)).await;
     claim(&tier, "before").await;
     own.servers.signal("STOP", "hot").unwrap();
     let slow = slow_claims(&tier, timeout).await;

@@ -56,7 +56,7 @@ use crate::store::shared::question::{Item, Question};
 use crate::words::record::Record;
 use crate::words::size::StoreSize;
 use crate::words::time::Timestamp;
-use batching::committer::{Answer, Committer};
+use batching::committer::{Answer, Committer, Common};
 use operator::Operator;
 use schema::Schema;
 use upkeep::prune::Sweeper;
@@ -120,8 +120,8 @@ impl PostgresStore {
         let options = Arc::new(options);
         let operator = Operator::new(Arc::clone(&options));
         operator.reach().await?;
-        let doubts = Arc::default();
-        let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&doubts));
+        let common = Arc::new(Common::of(&options));
+        let committer = |_| Committer::new(Arc::clone(&options), Arc::clone(&common));
         let batcher = Batcher::start(
             (0..options.connections).map(committer).collect(),
             (0..options.additional_connections).map(committer).collect(),

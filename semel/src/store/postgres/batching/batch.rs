@@ -8,6 +8,7 @@
 //! reason.
 
 use futures_util::future::{BoxFuture, join_all};
+use tokio::sync::Semaphore;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row};
 
@@ -155,8 +156,9 @@ impl<'a> Batch<'a> {
         client: &Client,
         prepared: &Statements,
         manner: Manner,
+        large: &Semaphore,
     ) -> Result<Committed, Fault> {
-        let reader = Reader { client, statement: &prepared.read, room: manner.room };
+        let reader = Reader { client, statement: &prepared.read, room: manner.room, large };
         let seen = if manner.read_first && !self.opens.items.is_empty() {
             reader.read(self.opens.items.iter().map(|(id, _)| *id).collect()).await?
         } else {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Fault, Manner};
@@ -38,7 +39,7 @@ pub(crate) struct Committer {
     ready: Option<Ready>,
     /// The server process of a lost connection, until it is known to be gone.
     lost: Option<Peer>,
-    doubts: Arc<Doubts>,
+    common: Arc<Common>,
     /// Set if most recent claims were repeats.
     repeats: bool,
     /// The moment until which batches are careful from the start, because a transaction holds on to
@@ -59,7 +60,7 @@ const CAREFUL: Duration = Duration::from_secs(1);
 /// The commits that may have happened without being safe on the standby. All connections can see
 /// their results, so all connections of a store share this.
 #[derive(Default)]
-pub(crate) struct Doubts {
+struct Doubts {
     raised: AtomicU64,
     cleared: AtomicU64,
 }
@@ -82,6 +83,19 @@ impl Doubts {
     }
 }
 
+/// The state that the committers of a store share.
+pub(crate) struct Common {
+    doubts: Doubts,
+    /// The permits to read outcomes that are larger than a batch has room for.
+    large: Semaphore,
+}
+
+impl Common {
+    pub(crate) fn of(options: &PostgresOptions) -> Self {
+        Self { doubts: Doubts::default(), large: Semaphore::new(options.connections) }
+    }
+}
+
 /// A connection with its prepared statements.
 struct Ready {
     line: Line,
@@ -89,9 +103,9 @@ struct Ready {
 }
 
 impl Committer {
-    pub(crate) fn new(options: Arc<PostgresOptions>, doubts: Arc<Doubts>) -> Self {
+    pub(crate) fn new(options: Arc<PostgresOptions>, common: Arc<Common>) -> Self {
         let room = answer_room(options.all_connections());
-        Self { options, ready: None, lost: None, doubts, repeats: false, careful_until: None, room }
+        Self { options, ready: None, lost: None, common, repeats: false, careful_until: None, room }
     }
 
     /// Abandons the connection for good.
@@ -133,7 +147,7 @@ impl group_commit::Committer for Committer {
                 // The doubt is not raised earlier: until then, the lost batch could commit after
                 // another connection has confirmed the present state. It is not too late either,
                 // because no operation about its keys is sent until then.
-                self.doubts.raise();
+                self.common.doubts.raise();
                 self.lost = None;
             }
             let statements = Statements::prepare(&line.client, &self.options.schema);
@@ -179,18 +193,19 @@ impl group_commit::Committer for Committer {
             return Err(Failed::Again(StoreError::unavailable("there is no connection to Postgres")));
         };
         let batch = Batch::of(questions);
-        let doubt = self.doubts.latest();
+        let doubt = self.common.doubts.latest();
         let careful = self.careful_until.is_some_and(|end| Instant::now() < end);
         let manner = Manner { confirm: doubt.is_some(), careful, read_first: self.repeats, room: self.room };
+        let large = &self.common.large;
         let commit = async {
-            match batch.commit(client, statements, manner).await {
+            match batch.commit(client, statements, manner, large).await {
                 // A concurrent transaction works on one of the rows.
                 Err(fault)
                     if !careful
                         && !fault.after_commit
                         && fault.error.code().is_some_and(errors::is_contention) =>
                 {
-                    batch.commit(client, statements, Manner { careful: true, ..manner }).await
+                    batch.commit(client, statements, Manner { careful: true, ..manner }, large).await
                 }
                 other => other,
             }
@@ -202,7 +217,7 @@ impl group_commit::Committer for Committer {
             }
             Some(Ok(committed)) => {
                 if let Some(doubt) = doubt {
-                    self.doubts.clear(doubt);
+                    self.common.doubts.clear(doubt);
                 }
                 self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
                 if committed.is_full {

@@ -1,11 +1,13 @@
 //! Reading records within a limit of bytes for the outcomes of a batch.
 //!
-//! A single record is read whole. Of several records, each may have its share of the limit, and
-//! larger outcomes are replaced by their lengths; as many of these as fit are read by a second
-//! statement. Ordinary outcomes are small, so that one statement reads all of them. Operations
-//! whose outcomes do not fit are sent again with another batch.
+//! Each record may have its share of the limit, and larger outcomes are replaced by their lengths;
+//! as many of these as fit are read by a second statement. Ordinary outcomes are small, so that one
+//! statement reads all of them. Operations whose outcomes do not fit are sent again with another
+//! batch. A store runs few of the second statements at a time, whatever the number of its
+//! connections, since each may bring an outcome that is larger than the limit.
 
 use futures_util::TryStreamExt;
+use tokio::sync::Semaphore;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::statements::{self, Column};
@@ -21,6 +23,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) statement: &'a Statement,
     /// The largest size of all outcomes.
     pub(crate) room: usize,
+    /// The permits to read what was left out.
+    pub(crate) large: &'a Semaphore,
 }
 
 /// The readable rows, and the errors of the other records.
@@ -74,11 +78,13 @@ impl Reader<'_> {
         }
         ids.sort_unstable();
         let limit = if ids.len() == 1 { usize::MAX } else { self.room };
+        // The semaphore is never closed.
+        let _permit = self.large.acquire().await;
         self.read_what_can_be_up_to(limit, ids).await
     }
 
     fn share(self, count: usize) -> usize {
-        if count > 1 { self.room / count } else { usize::MAX }
+        self.room / count.max(1)
     }
 
     async fn read_up_to(self, limit: usize, ids: Vec<Id>) -> Result<Vec<Row>, Error> {

@@ -24,6 +24,8 @@ pub(super) const FEW: usize = 8;
 pub(super) const ENOUGH: usize = 16;
 /// Answers take long if the fastest of a small batch takes this long.
 const SLOW: Duration = Duration::from_millis(2);
+/// The size of all answers of a small batch.
+const SMALL: usize = 64 << 10;
 /// The time over which the fastest answer counts.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -152,8 +154,8 @@ impl Crew {
     }
 
     /// Records the time that a batch took.
-    pub(super) fn took(&mut self, operations: usize, time: Duration) {
-        if operations <= ENOUGH {
+    pub(super) fn took(&mut self, operations: usize, answer_bytes: usize, time: Duration) {
+        if operations <= ENOUGH && answer_bytes <= SMALL {
             self.fastest.add(Instant::now(), time);
         }
     }

@@ -190,8 +190,8 @@ impl<C: Committer> Queue<C> {
     }
 
     /// Records the time that a batch took.
-    pub(super) fn took(&self, operations: usize, time: Duration) {
-        self.lanes.lock().crew.took(operations, time);
+    pub(super) fn took(&self, operations: usize, answer_bytes: usize, time: Duration) {
+        self.lanes.lock().crew.took(operations, answer_bytes, time);
     }
 
     /// Makes the operations about this subject go alone from now on.

@@ -249,7 +249,12 @@ impl<C: Committer> Worker<C> {
             let (failed, mut blame) = match connected {
                 Ok(()) => match self.committer.commit(&questions).await {
                     Ok(replies) => {
-                        self.queue.took(questions.len(), sent.elapsed());
+                        let sizes = questions.iter().zip(&replies).map(|(question, reply)| match reply {
+                            Reply::Answer(Ok(answer)) => C::size(question, answer),
+                            Reply::Answer(Err(_)) => 0,
+                            Reply::Later(bytes) => *bytes,
+                        });
+                        self.queue.took(questions.len(), sizes.sum(), sent.elapsed());
                         fault::reach("committed");
                         self.failures = 0;
                         return Ok(replies);
