@@ -152,11 +152,6 @@ impl PostgresOptions {
         Self { tls: MakeRustlsConnect::new(config), ..self }
     }
 
-    /// The largest number of connections that commit batches.
-    pub(super) fn all_connections(&self) -> usize {
-        self.connections + self.additional_connections
-    }
-
     /// Returns `true` if each connection asks for its password.
     pub(super) fn asks_for_passwords(&self) -> bool {
         self.passwords.is_some()

@@ -104,7 +104,7 @@ struct Ready {
 
 impl Committer {
     pub(crate) fn new(options: Arc<PostgresOptions>, common: Arc<Common>) -> Self {
-        let room = answer_room(options.all_connections());
+        let room = answer_room(options.connections);
         Self { options, ready: None, lost: None, common, repeats: false, careful_until: None, room }
     }
 
@@ -221,7 +221,7 @@ impl group_commit::Committer for Committer {
                 }
                 self.repeats = committed.mostly_repeats.unwrap_or(self.repeats);
                 if committed.is_full {
-                    self.room = (self.room * 2).min(answer_room(self.options.all_connections()));
+                    self.room = (self.room * 2).min(answer_room(self.options.connections));
                 }
                 return Ok(committed.replies);
             }

@@ -6,7 +6,8 @@
 //! operations there are no batches to be had. Then each operation goes alone and at once, over a
 //! connection of its own, and the server shares the disk between them; nobody waits for a batch in
 //! flight. The same holds for a server that is far away or has a slow disk: while it answers, it is
-//! mostly idle, so more batches in flight cost nothing.
+//! mostly idle, so more batches in flight cost nothing. While answers are large, only those workers
+//! take part that share a load, as memory is short then.
 //!
 //! | operations, waiting and in flight | workers |
 //! | --- | --- |
@@ -24,7 +25,7 @@ pub(super) const FEW: usize = 8;
 pub(super) const ENOUGH: usize = 16;
 /// Answers take long if the fastest of a small batch takes this long.
 const SLOW: Duration = Duration::from_millis(2);
-/// The size of all answers of a small batch.
+/// The largest size of the answers of a batch that are not large.
 const SMALL: usize = 64 << 10;
 /// The time over which the fastest answer counts.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ pub(super) struct Crew {
     /// The number of workers whose tasks run.
     pub(super) alive: usize,
     /// The number of workers that share a load.
-    sharing: usize,
+    pub(super) sharing: usize,
     /// The number of workers that may take operations: those that share a load, and the additional
     /// ones that have a connection.
     ready: usize,
@@ -47,6 +48,8 @@ pub(super) struct Crew {
     /// The number of workers that have lost a batch and not recovered yet.
     pub(super) recovering: usize,
     fastest: Fastest,
+    /// The moment until which additional workers do not take part, because answers were large.
+    heavy_until: Option<Instant>,
 }
 
 impl Crew {
@@ -61,6 +64,7 @@ impl Crew {
             in_flight: 0,
             recovering: 0,
             fastest: Fastest::default(),
+            heavy_until: None,
         }
     }
 
@@ -99,8 +103,10 @@ impl Crew {
         self.has_additional() && self.fastest.known.is_some_and(|fastest| fastest >= SLOW)
     }
 
+    /// Returns `true` if there are additional workers that may take part. While answers are large,
+    /// they may not: as many large answers would be in memory as there are connections.
     fn has_additional(&self) -> bool {
-        self.alive > self.sharing
+        self.alive > self.sharing && self.heavy_until.is_none_or(|end| end <= Instant::now())
     }
 
     /// Records that a worker has taken operations.
@@ -155,7 +161,9 @@ impl Crew {
 
     /// Records the time that a batch took.
     pub(super) fn took(&mut self, operations: usize, answer_bytes: usize, time: Duration) {
-        if operations <= ENOUGH && answer_bytes <= SMALL {
+        if answer_bytes > SMALL {
+            self.heavy_until = Some(Instant::now() + WINDOW);
+        } else if operations <= ENOUGH {
             self.fastest.add(Instant::now(), time);
         }
     }

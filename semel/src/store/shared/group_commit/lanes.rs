@@ -110,7 +110,7 @@ impl<C: Committer> Lanes<C> {
         let limit = self.crew.share(self.waiting(), self.suspects.is_at_work()).min(MAX_BATCH);
         let mut jobs = Vec::with_capacity(limit);
         let mut bytes = 0;
-        let mut answers = Answers::none(answer_room(self.crew.alive));
+        let mut answers = Answers::none(answer_room(self.crew.sharing));
         let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
         for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
             while jobs.len() < limit {

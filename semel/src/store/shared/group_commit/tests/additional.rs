@@ -155,3 +155,20 @@ async fn closing_ends_a_worker_that_waits_for_a_connection() {
     answered(pending).await;
     answered(waiting).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn additional_workers_stay_away_while_answers_are_large() {
+    let (stage, batcher) = with_additional(6);
+    stage.go_on();
+    let large = Question { answer_bytes: 1 << 20, ..plain(0) };
+    batcher.ask(Lane::Claim, || large).await.unwrap().answer().await.unwrap();
+    let before = *stage.0.connects.lock().unwrap();
+    answered(ask(&batcher, 1..9).await).await;
+    // Each worker that shares a load checks its connection before each batch.
+    assert!(stage.sizes(2).await[1..].iter().any(|size| *size > 1), "{:?}", stage.sent());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let sent = stage.sent().len();
+    answered(ask(&batcher, 10..14).await).await;
+    assert_eq!(stage.sizes(sent + 4).await[sent..], [1; 4]);
+    assert!(*stage.0.connects.lock().unwrap() > before);
+}
