@@ -23,6 +23,8 @@ use tokio::time::Instant;
 pub(super) const FEW: usize = 8;
 /// The number of waiting operations that makes another worker take part under a load.
 pub(super) const ENOUGH: usize = 16;
+/// The number of operations over which their largest number counts, and then once more.
+const MANY: usize = 256;
 /// Answers take long if the fastest of a small batch takes this long.
 const SLOW: Duration = Duration::from_millis(2);
 /// The largest size of the answers of a batch that are not large.
@@ -48,6 +50,7 @@ pub(super) struct Crew {
     /// The number of workers that have lost a batch and not recovered yet.
     pub(super) recovering: usize,
     fastest: Fastest,
+    most: Most,
     /// The moment until which additional workers do not take part, because answers were large.
     heavy_until: Option<Instant>,
 }
@@ -64,6 +67,7 @@ impl Crew {
             in_flight: 0,
             recovering: 0,
             fastest: Fastest::default(),
+            most: Most::default(),
             heavy_until: None,
         }
     }
@@ -95,7 +99,7 @@ impl Crew {
 
     /// Returns `true` if there are additional workers, and so few operations that each goes alone.
     fn are_few(&self, waiting: usize) -> bool {
-        self.has_additional() && self.in_flight + waiting <= FEW
+        self.in_flight + waiting <= FEW && self.most.known() <= FEW && self.has_additional()
     }
 
     /// Returns `true` if even small batches are answered late.
@@ -107,6 +111,11 @@ impl Crew {
     /// they may not: as many large answers would be in memory as there are connections.
     fn has_additional(&self) -> bool {
         self.alive > self.sharing && self.heavy_until.is_none_or(|end| end <= Instant::now())
+    }
+
+    /// Records that an operation came.
+    pub(super) fn came(&mut self, waiting: usize) {
+        self.most.add(self.in_flight + waiting);
     }
 
     /// Records that a worker has taken operations.
@@ -166,6 +175,30 @@ impl Crew {
         } else if operations <= ENOUGH {
             self.fastest.add(Instant::now(), time);
         }
+    }
+}
+
+/// The largest number of operations, waiting and in flight, of the last while: under a load there
+/// are few for a moment whenever a batch was answered.
+#[derive(Default)]
+struct Most {
+    before: usize,
+    current: usize,
+    /// The number of operations that have come in this window.
+    came: usize,
+}
+
+impl Most {
+    fn add(&mut self, operations: usize) {
+        if self.came == MANY {
+            (self.before, self.current, self.came) = (self.current, 0, 0);
+        }
+        self.current = self.current.max(operations);
+        self.came += 1;
+    }
+
+    fn known(&self) -> usize {
+        self.before.max(self.current)
     }
 }
 

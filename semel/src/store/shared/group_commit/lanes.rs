@@ -70,6 +70,8 @@ impl<C: Committer> Lanes<C> {
             self.suspects.push(job);
         } else {
             self.lane(job.lane).push_back(job);
+            let waiting = self.waiting();
+            self.crew.came(waiting);
         }
         Ok(())
     }
