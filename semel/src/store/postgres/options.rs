@@ -49,8 +49,9 @@ impl PostgresOptions {
     /// The number of connections that share a load, unless set. Two is the best value in
     /// measurements: one batch is prepared while the other waits for the disk.
     pub const DEFAULT_CONNECTIONS: usize = 2;
-    /// The largest number of additional connections, unless set.
-    pub const DEFAULT_ADDITIONAL_CONNECTIONS: usize = 6;
+    /// The largest number of additional connections, unless set. They make a few callers faster, and
+    /// a load of many callers slower once they are open.
+    pub const DEFAULT_ADDITIONAL_CONNECTIONS: usize = 0;
     /// The largest number of connections that commit batches. More connections make the batches
     /// smaller, not the store faster.
     pub const MAX_CONNECTIONS: usize = limits::MAX_CONNECTIONS;
@@ -180,7 +181,7 @@ impl PostgresOptions {
         Self { connections, ..self }
     }
 
-    /// Sets the largest number of additional connections: 0 to [`Self::MAX_CONNECTIONS`]. They are
+    /// Sets the largest number of additional connections, none unless set: 0 to [`Self::MAX_CONNECTIONS`]. They are
     /// opened while there are so few callers that each operation goes alone, or while answers take
     /// long because of the network or the disk; they are closed after ten seconds without work. One
     /// that the server refuses is of no consequence.

@@ -70,16 +70,15 @@ create table semel.records (
     headers             bytea,
     body                bytea,
 
-    -- An outcome when done, always, and never otherwise; a done record may lack its body, which was
-    -- then over the limit. A note has a moment. This is one constraint of plain comparisons, since
-    -- Postgres parses it again for every statement that writes.
-    constraint possible_row check (
-        (state = 'done') = (headers is not null)
-        and (headers is null) = (status is null)
-        and (headers is null) = (finished_at is null)
-        and (headers is not null or body is null and subtype is null)
-        and (note is null) = (note_at is null)
-    )
+    -- An outcome when done, always, and never otherwise. A done record may lack its body, which was
+    -- then over the limit.
+    constraint outcome_if_done check (
+        case
+            when state = 'done' then num_nulls(finished_at, status, headers) = 0
+            else num_nonnulls(finished_at, status, subtype, headers, body) = 0
+        end
+    ),
+    constraint note_with_moment check (num_nulls(note, note_at) <> 1)
 ) with (
     fillfactor = 35,
     autovacuum_vacuum_scale_factor = 0.02,
