@@ -3,7 +3,7 @@
 /// Defines tests for every store: a module for each store, with a test for each function, which
 /// gets a new [`Place`](crate::stores::Place) on that store.
 ///
-/// ```ignore
+/// ```text
 /// on_every_store! {
 ///     a_key_runs_once,
 ///     #[tokio::test(flavor = "multi_thread")]
@@ -15,7 +15,7 @@
 /// Tests for some stores only, or with a place of another type, name both. The type is
 /// written with its whole path, and has an asynchronous constructor with the name of each store.
 ///
-/// ```ignore
+/// ```text
 /// on_every_store! { testkit::stores::Place [sqlite, postgres] { the_schema_can_be_removed } }
 /// ```
 #[macro_export]

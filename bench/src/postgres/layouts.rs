@@ -1,4 +1,4 @@
-//! The same load from several processes, as most services have it: few requests at a time in each of
+//! A load from several processes, as most services have it: few requests at a time in each of
 //! many processes, each with its own connections.
 
 use anyhow::Result;

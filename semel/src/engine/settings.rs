@@ -69,7 +69,7 @@ impl Once {
         Self { engine: Arc::new(engine) }
     }
 
-    /// The same engine with another policy.
+    /// This engine with another policy.
     ///
     /// # Panics
     /// If a setting of the policy breaks a limit, or the store cannot keep its promise:
@@ -80,7 +80,7 @@ impl Once {
         self.try_with_policy(policy).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same engine with another policy.
+    /// This engine with another policy.
     ///
     /// # Errors
     /// [`PolicyError`] if a setting breaks a limit, or the store cannot keep the policy's promise.
@@ -104,19 +104,19 @@ impl Once {
         &self.engine.policy
     }
 
-    /// The same engine with a name for this process, shown to operators.
+    /// This engine with a name for this process, shown to operators.
     #[must_use]
     pub fn with_owner(self, name: &str) -> Self {
         self.with(|engine| engine.owner = Owner::new(name))
     }
 
-    /// The same engine with a hook that is asked about held keys.
+    /// This engine with a hook that is asked about held keys.
     #[must_use]
     pub fn with_reconcile(self, reconcile: impl Reconcile) -> Self {
         self.with(|engine| engine.reconcile = Some(Arc::new(reconcile)))
     }
 
-    /// The same engine with another limit of attempts that run at a time;
+    /// This engine with another limit of attempts that run at a time;
     /// [`Once::DEFAULT_MAX_ATTEMPTS`] unless set.
     ///
     /// An attempt continues when its caller is dropped, so a limit on callers does not bound
@@ -132,7 +132,7 @@ impl Once {
         self.with(|engine| engine.admission.set_max_attempts(limit))
     }
 
-    /// The same engine with a limit of unsettled keys of one caller, which is the realm and the
+    /// This engine with a limit of unsettled keys of one caller, which is the realm and the
     /// principal of its keys; none unless set. At the limit, a call that would run is refused
     /// as [`RunError::QuotaExceeded`].
     ///
@@ -144,7 +144,7 @@ impl Once {
         self.with(|engine| engine.admission.set_max_unsettled(limit))
     }
 
-    /// The same engine with a limit of new keys that one caller may use within this time; none
+    /// This engine with a limit of new keys that one caller may use within this time; none
     /// unless set. Beyond, a key without a record is refused as [`RunError::QuotaExceeded`], which
     /// says when there is room for the next one.
     ///
@@ -154,14 +154,14 @@ impl Once {
         self.with(|engine| engine.admission.set_max_new(limit, within))
     }
 
-    /// The same engine with a ceiling for what the store keeps. While it is reached, a key without
+    /// This engine with a ceiling for what the store keeps. While it is reached, a key without
     /// a record is refused as [`RunError::StoreFull`].
     #[must_use]
     pub fn with_ceiling(self, ceiling: Ceiling) -> Self {
         self.with(|engine| engine.admission.set_ceiling(ceiling))
     }
 
-    /// The same engine with other settings for pruning.
+    /// This engine with other settings for pruning.
     ///
     /// An engine over a store that [needs it](Store::needs_pruning) removes expired records in the
     /// background, from its first run until it is drained or its last clone is dropped. Several
@@ -173,7 +173,7 @@ impl Once {
         self.with(|engine| engine.upkeep = Some(Arc::new(upkeep)))
     }
 
-    /// The same engine without pruning, where another program prunes the store, such as
+    /// This engine without pruning, where another program prunes the store, such as
     /// `semel prune` or [`continuously_prune`](crate::admin::continuously_prune).
     #[must_use]
     pub fn without_pruning(self) -> Self {
