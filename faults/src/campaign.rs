@@ -21,7 +21,7 @@ use crate::sites::Sites;
 use crate::tally::Tally;
 
 /// The number of tries for a round whose mistake has to be found.
-const CONTROL_TRIES: u64 = 8;
+const CONTROL_TRIES: u64 = 24;
 
 /// The time that a round may take beyond its faults.
 const GRACE: Duration = Duration::from_secs(90);
