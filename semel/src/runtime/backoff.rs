@@ -19,7 +19,7 @@ impl Backoff {
         self.first.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX)).min(self.longest)
     }
 
-    /// The same pause, shortened at random by up to half, so that callers that failed together do
+    /// A pause that is shortened at random by up to half, so that callers that failed together do
     /// not try again together.
     #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
     pub(crate) fn jittered(&self, failures: u32) -> Duration {

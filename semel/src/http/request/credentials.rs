@@ -41,7 +41,7 @@ impl Credential {
         Self::is_likely(name.as_str())
     }
 
-    /// The same for a name in lower case.
+    /// Returns `true` if this name, in lower case, is that of a credential.
     pub(in crate::http) fn is_likely(name: &str) -> bool {
         // The following two belong to a request rather than to a caller.
         let words = ["auth", "token", "key", "secret", "session", "cookie", "password"];

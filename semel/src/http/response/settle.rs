@@ -51,7 +51,7 @@ pub enum Settle {
 }
 
 impl Settle {
-    /// What the handler says itself, or else what follows from the policy and the response.
+    /// The settlement that the handler asks for, or else that of the policy and the response.
     pub(in crate::http) fn of(parts: &Parts, after_crash: AfterCrash) -> Self {
         if let Some(said) = parts.extensions.get::<Self>() {
             return said.clone();

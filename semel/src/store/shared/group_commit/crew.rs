@@ -4,10 +4,10 @@
 //! A batch costs the server much, and each operation in it little. So under a load, few workers with
 //! large batches are fastest: each additional one makes the batches smaller. With only a few
 //! operations there are no batches to be had. Then each operation goes alone and at once, over a
-//! connection of its own, and the server shares the disk between them; nobody waits for a batch in
-//! flight. The same holds for a server that is far away or has a slow disk: while it answers, it is
-//! mostly idle, so more batches in flight cost nothing. While answers are large, only those workers
-//! take part that share a load, as memory is short then.
+//! connection of its own, and the server shares the disk between them: none waits for a batch in
+//! flight. A server that is far away or has a slow disk is mostly idle while it is waited for, so
+//! more batches in flight cost nothing there. While answers are large, only those workers take part
+//! that share a load, as memory is short then.
 //!
 //! | operations, waiting and in flight | workers |
 //! | --- | --- |
