@@ -9,6 +9,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::Notify;
 
+use crate::words::digest::hex;
 use crate::words::intent::Intent;
 use crate::words::key::Key;
 use crate::words::time::Timestamp;
@@ -38,7 +39,7 @@ impl Token {
 /// 32 hexadecimal digits.
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex(&self.0))
     }
 }
 

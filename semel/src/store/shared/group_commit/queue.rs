@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -77,15 +77,18 @@ impl<C: Committer> Queue<C> {
         let is_suspect = lanes.suspects.knows(&job.subject());
         lanes.push(job)?;
         if is_suspect || lanes.is_worth_another() {
-            self.wake(&lanes);
+            self.wake(lanes);
         }
         Ok(())
     }
 
-    /// Wakes a worker. The one that was busy last comes first, as its connection and its memory are
-    /// the warmest, and so the others can rest for longer.
-    fn wake(&self, lanes: &Lanes<C>) {
-        if lanes.crew.has_idle() {
+    /// Gives back the lock, and wakes a worker. The one that was busy last comes first, as its
+    /// connection and its memory are the warmest, and so the others can rest for longer. A wake
+    /// takes long enough for other callers to find the lock taken, and to sleep.
+    fn wake(&self, lanes: MutexGuard<'_, Lanes<C>>) {
+        let has_idle = lanes.crew.has_idle();
+        drop(lanes);
+        if has_idle {
             self.filled.notify_last();
         } else {
             self.wanted.notify_one();
@@ -133,7 +136,7 @@ impl<C: Committer> Queue<C> {
                 if !jobs.is_empty() {
                     lanes.crew.begin(jobs.len());
                     if lanes.waiting() > 0 && lanes.is_worth_another() {
-                        self.wake(&lanes);
+                        self.wake(lanes);
                     }
                     return Some(Taken { jobs, is_suspect: false });
                 }
@@ -209,7 +212,7 @@ impl<C: Committer> Queue<C> {
         let mut lanes = self.lanes.lock();
         lanes.suspects.rest(Instant::now());
         if lanes.suspects.waiting() > 0 {
-            self.wake(&lanes);
+            self.wake(lanes);
         }
     }
 
@@ -219,7 +222,7 @@ impl<C: Committer> Queue<C> {
         let mut lanes = self.lanes.lock();
         lanes.crew.step_back(operations);
         if lanes.waiting() > 0 && lanes.crew.rests() {
-            self.wake(&lanes);
+            self.wake(lanes);
         }
     }
 
