@@ -31,8 +31,8 @@ impl Server {
                     "shared_buffers=2GB",
                     "max_wal_size=16GB",
                     "checkpoint_timeout=1h",
-                    // Every reference has a pool of its own.
-                    "max_connections=250",
+                    // Every reference has a pool of its own, in each process of a layout.
+                    "max_connections=500",
                     "track_io_timing=on",
                 ];
                 let own = Servers::postgres(&settings).context("could not start a server to measure")?;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::load::{flat_out, uuid_v4};
-use crate::postgres::connect;
+use crate::postgres::{Connections, connect};
 use crate::process::processor_seconds;
 
 /// One of the processes.
@@ -22,6 +22,8 @@ pub(crate) struct Args {
     pub(crate) schema: String,
     pub(crate) callers: usize,
     pub(crate) seconds: f64,
+    #[command(flatten)]
+    pub(crate) connections: Connections,
 }
 
 /// The result of a process.
@@ -38,7 +40,7 @@ pub(crate) struct Worked {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let side = connect(&args.url, &args.side, &args.schema, args.callers).await?;
+        let side = connect(&args.url, &args.side, &args.schema, args.callers, args.connections).await?;
         println!("ready");
         tokio::io::stdin().read_u8().await.context("could not read the signal to begin")?;
         let before = processor_seconds("self")?;
@@ -67,6 +69,8 @@ impl Worker {
             .arg("work")
             .args([&args.url, &args.side, &args.schema])
             .args([args.callers.to_string(), args.seconds.to_string()])
+            .args(["--connections", &args.connections.connections.to_string()])
+            .args(["--additional-connections", &args.connections.additional_connections.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

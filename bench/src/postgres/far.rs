@@ -35,7 +35,7 @@ pub(super) async fn far(args: &Args, server: &Server, report: &mut Report) -> Re
     let names = [SEMEL, Shape::InsertOrNothing.name()];
     let mut sides = Vec::new();
     for name in names {
-        sides.push((connect(&url, name, SEMEL, POOL).await?, Swept::new(name)));
+        sides.push((connect(&url, name, SEMEL, POOL, args.connections).await?, Swept::new(name)));
     }
     for callers in CALLERS {
         progress(format!("Postgres {trip:.1} ms away: claim + complete, callers: {callers}"));

@@ -43,6 +43,7 @@ pub(super) async fn layouts(
                     callers,
                     // Their connections are opened within this time.
                     seconds: args.seconds.max(1.0),
+                    connections: args.connections,
                 };
                 let mut workers = Vec::new();
                 for _ in 0..processes {

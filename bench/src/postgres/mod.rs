@@ -33,7 +33,7 @@ use crate::report::Report;
 use crate::server::Server;
 use sweep::{Load, Sides};
 
-pub(crate) use subject::{SEMEL, Semel, connect};
+pub(crate) use subject::{Connections, SEMEL, Semel, connect};
 
 /// The parts to measure, and their length.
 #[derive(clap::Args)]
@@ -62,9 +62,8 @@ pub(crate) struct Args {
     #[arg(long)]
     sides: Vec<String>,
 
-    /// Connections of semel that commit batches
-    #[arg(long, default_value_t = semel::store::PostgresOptions::DEFAULT_CONNECTIONS)]
-    connections: usize,
+    #[command(flatten)]
+    connections: Connections,
 
     /// Rows of the largest table
     #[arg(long, default_value_t = 10_000_000)]
@@ -82,7 +81,7 @@ impl Args {
     pub(crate) fn of_page(long: bool) -> Self {
         let (rounds, seconds, rows, expired) =
             if long { (5, 2.0, 10_000_000, 1_000_000) } else { (3, 0.4, 1_000_000, 200_000) };
-        let connections = semel::store::PostgresOptions::DEFAULT_CONNECTIONS;
+        let connections = Connections::DEFAULT;
         let (url, only, sides, callers) = (None, Vec::new(), Vec::new(), CALLERS.to_vec());
         Self { url, only, rounds, seconds, callers, sides, connections, rows, expired }
     }

@@ -10,7 +10,7 @@ use semel::store::PostgresOptions;
 use tokio::process::Command;
 
 use super::pool::POOL;
-use super::subject::Semel;
+use super::subject::{Connections, Semel};
 use super::sweep::{Load, REPEATED};
 use crate::caller::BODY_BYTES;
 use crate::load::Measured;
@@ -41,7 +41,7 @@ impl Raw {
     }
 
     pub(super) async fn prepare(server: &Server) -> Result<()> {
-        Semel::connect(&server.url, 1, SCHEMA).await.map(drop)
+        Semel::connect(&server.url, Connections::DEFAULT, SCHEMA).await.map(drop)
     }
 
     /// Records the outcomes for the replays.

@@ -35,11 +35,17 @@ pub(super) const PER_CALL: &str = "per call";
 
 /// Connects the side of this name, whose tables exist. Sides that hold a connection for each call
 /// have one for each caller, up to the size of a pool.
-pub(crate) async fn connect(url: &str, side: &str, schema: &str, callers: usize) -> Result<Arc<dyn Subject>> {
+pub(crate) async fn connect(
+    url: &str,
+    side: &str,
+    schema: &str,
+    callers: usize,
+    connections: Connections,
+) -> Result<Arc<dyn Subject>> {
     let size = callers.min(POOL);
     let shape = Shape::ALL.into_iter().find(|shape| shape.name() == side);
     Ok(match (side, shape) {
-        (SEMEL, _) => Arc::new(Semel::connect(url, PostgresOptions::DEFAULT_CONNECTIONS, schema).await?),
+        (SEMEL, _) => Arc::new(Semel::connect(url, connections, schema).await?),
         (CRATESTACK, _) => Arc::new(Cratestack::connect(url, u32::try_from(size)?).await?),
         (PER_CALL, _) => Arc::new(PerCall::connect(url, size, PER_CALL_SCHEMA).await?),
         (_, Some(shape)) => Arc::new(Shaped::connect(url, shape, size).await?),
@@ -47,12 +53,35 @@ pub(crate) async fn connect(url: &str, side: &str, schema: &str, callers: usize)
     })
 }
 
+/// The connections of semel to Postgres.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Connections {
+    /// Connections of semel that share a load
+    #[arg(long, default_value_t = PostgresOptions::DEFAULT_CONNECTIONS)]
+    pub(crate) connections: usize,
+
+    /// Connections of semel that are opened on demand
+    #[arg(long, default_value_t = PostgresOptions::DEFAULT_ADDITIONAL_CONNECTIONS)]
+    pub(crate) additional_connections: usize,
+}
+
+impl Connections {
+    pub(crate) const DEFAULT: Self = Self {
+        connections: PostgresOptions::DEFAULT_CONNECTIONS,
+        additional_connections: PostgresOptions::DEFAULT_ADDITIONAL_CONNECTIONS,
+    };
+}
+
 /// semel, with a schema of its own.
 pub(crate) type Semel = Caller<PostgresStore>;
 
 impl Semel {
-    pub(crate) async fn connect(url: &str, connections: usize, schema: &str) -> Result<Self> {
-        let options = PostgresOptions::new(url)?.with_schema(schema).with_connections(connections);
+    pub(crate) async fn connect(url: &str, connections: Connections, schema: &str) -> Result<Self> {
+        let Connections { connections, additional_connections } = connections;
+        let options = PostgresOptions::new(url)?
+            .with_schema(schema)
+            .with_connections(connections)
+            .with_additional_connections(additional_connections);
         let store = options.connect().await?;
         store.migrate().await?;
         Self::new(store)
@@ -84,7 +113,7 @@ const COMPLETE: usize = 1;
 
 impl PerCall {
     pub(super) async fn connect(url: &str, size: usize, schema: &str) -> Result<Self> {
-        let _migrated = Semel::connect(url, 1, schema).await?;
+        let _migrated = Semel::connect(url, Connections::DEFAULT, schema).await?;
         let statements = [include_str!("per_call_claim.sql"), include_str!("per_call_complete.sql")];
         Ok(Self(Pool::connect(url, size, schema, &statements).await?))
     }

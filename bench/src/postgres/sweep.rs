@@ -87,15 +87,15 @@ impl Sides {
         let semel = Semel::connect(&server.url, args.connections, SEMEL).await?;
         let mut all: Vec<Arc<dyn Subject>> = vec![
             Arc::new(semel),
-            connect(&server.url, CRATESTACK, "", POOL).await?,
-            connect(&server.url, PER_CALL, "", POOL).await?,
+            connect(&server.url, CRATESTACK, "", POOL, args.connections).await?,
+            connect(&server.url, PER_CALL, "", POOL, args.connections).await?,
         ];
         let mut tables = ["semel.records", "cratestack_idempotency", "per_call.records", raw::TABLE]
             .map(str::to_owned)
             .to_vec();
         for shape in Shape::ALL {
             Shaped::prepare(server, shape).await?;
-            all.push(connect(&server.url, shape.name(), "", POOL).await?);
+            all.push(connect(&server.url, shape.name(), "", POOL, args.connections).await?);
             tables.push(shape.table());
         }
         Raw::prepare(server).await?;

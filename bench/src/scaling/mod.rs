@@ -17,7 +17,7 @@ use crate::caller::{BODY_BYTES, Caller};
 use crate::load::uuid_v4;
 use crate::machine::{load_before, machine};
 use crate::page::capital;
-use crate::postgres::Semel;
+use crate::postgres::{Connections, Semel};
 use crate::report::{Item, Report, progress, seconds_so_far};
 use crate::rounds::grouped;
 use crate::server::Server;
@@ -96,9 +96,7 @@ async fn measure(args: &Args) -> Result<Report> {
 }
 
 async fn semel(server: &Server, schema: &str) -> Result<Arc<Semel>> {
-    Ok(Arc::new(
-        Semel::connect(&server.url, semel::store::PostgresOptions::DEFAULT_CONNECTIONS, schema).await?,
-    ))
+    Ok(Arc::new(Semel::connect(&server.url, Connections::DEFAULT, schema).await?))
 }
 
 fn key(n: u64) -> String {

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::cost::{Cost, Used};
 use super::{CALLERS, show};
-use crate::postgres::{SEMEL, Semel};
+use crate::postgres::{Connections, SEMEL, Semel};
 use crate::report::{Report, progress};
 use crate::server::Server;
 use crate::worker::{self, Worked, Worker};
@@ -17,7 +17,7 @@ const SCHEMA: &str = "processes";
 pub(super) async fn by_processes(args: &super::Args, server: &Server, report: &mut Report) -> Result<()> {
     let counts = [1, 2, 4];
     let mut all = counts.map(|_| Cost::default());
-    let _migrated = Semel::connect(&server.url, 1, SCHEMA).await?;
+    let _migrated = Semel::connect(&server.url, Connections::DEFAULT, SCHEMA).await?;
     progress("scaling: by processes");
     for _ in 0..args.rounds() {
         server.empty_tables(&["processes.records"]).await?;
@@ -28,6 +28,7 @@ pub(super) async fn by_processes(args: &super::Args, server: &Server, report: &m
                 schema: SCHEMA.to_owned(),
                 callers: CALLERS / processes,
                 seconds: args.seconds(),
+                connections: Connections::DEFAULT,
             };
             let mut workers = Vec::new();
             for _ in 0..processes {

@@ -7,57 +7,46 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::runtime::backoff::Backoff;
 use crate::words::error::StoreError;
 use crate::words::key::Key;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// The longest pause of a retry for which a caller waits.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause when a settlement is retried in the background. It is short because the key
-/// stays running until the settlement is written, even if the store is up again.
-pub(super) const LONGEST_SETTLING_PAUSE: Duration = Duration::from_secs(1);
+/// The pauses of retries for which a caller waits.
+const WAITED_FOR: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_millis(500));
+/// The pauses when a call is retried in the background. The longest is short because a key stays
+/// running until its settlement is written, even if the store is up again.
+pub(super) const IN_BACKGROUND: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs(1));
 
 /// The timeout of one call of the store. Stores have timeouts of their own; this one is for a store
 /// without.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// An exponential backoff that ends when the patience is over.
+/// Retries that end when the patience is over.
 pub(super) struct Patience<'a> {
     length: Duration,
     /// The end; `None` before a shutdown.
     until: Option<Instant>,
     /// The shutdown that begins the patience; `None` if it has begun.
     shutdown: Option<CancellationToken>,
-    pause: Duration,
-    longest: Duration,
+    backoff: Backoff,
+    failures: u32,
     key: &'a Key,
 }
 
 impl<'a> Patience<'a> {
     /// A patience of this length that began at this moment.
     pub(super) fn since(began: Instant, length: Duration, key: &'a Key) -> Self {
-        Self {
-            length,
-            until: Some(began + length),
-            shutdown: None,
-            pause: FIRST_PAUSE,
-            longest: LONGEST_PAUSE,
-            key,
-        }
+        Self { length, until: Some(began + length), shutdown: None, backoff: WAITED_FOR, failures: 0, key }
     }
 
     /// A patience that lasts until the shutdown and for this length after it, for background work
     /// that must not be given up earlier.
-    pub(super) fn until_shutdown(
-        shutdown: &CancellationToken,
-        length: Duration,
-        longest: Duration,
-        key: &'a Key,
-    ) -> Self {
+    pub(super) fn until_shutdown(shutdown: &CancellationToken, length: Duration, key: &'a Key) -> Self {
         Self {
             until: None,
             shutdown: Some(shutdown.clone()),
-            longest,
+            backoff: IN_BACKGROUND,
             ..Self::since(Instant::now(), length, key)
         }
     }
@@ -72,11 +61,12 @@ impl<'a> Patience<'a> {
 
     /// Pauses and returns `true`, unless the patience would be over before the end of the pause.
     async fn pause(&mut self) -> bool {
-        if self.until.is_some_and(|until| Instant::now() + self.pause > until) {
+        let pause = self.backoff.pause(self.failures);
+        if self.until.is_some_and(|until| Instant::now() + pause > until) {
             return false;
         }
-        let pause = self.pause + self.pause * spread_percent(self.key) / 100;
-        self.pause = (self.pause * 2).min(self.longest);
+        self.failures = self.failures.saturating_add(1);
+        let pause = pause + pause * spread_percent(self.key) / 100;
         match &self.shutdown {
             None => sleep(pause).await,
             Some(shutdown) => tokio::select! {
@@ -92,7 +82,7 @@ impl<'a> Patience<'a> {
     fn hurry(&mut self) {
         self.until = Some(Instant::now() + self.length);
         self.shutdown = None;
-        (self.pause, self.longest) = (FIRST_PAUSE, LONGEST_PAUSE);
+        (self.backoff, self.failures) = (WAITED_FOR, 0);
     }
 }
 

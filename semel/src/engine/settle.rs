@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::admission::Unsettled;
 use super::claim::Copies;
 use super::error::{Failure, FailureKind, RunError};
-use super::patience::{LONGEST_SETTLING_PAUSE, Patience, call};
+use super::patience::{Patience, call};
 use super::run::schedule::Renewal;
 use super::run::{Attempt, Worked};
 use super::settlement::Settlement;
@@ -146,7 +146,6 @@ impl Once {
             let mut patience = Patience::until_shutdown(
                 &once.engine.shutdown,
                 once.engine.policy.patience(),
-                LONGEST_SETTLING_PAUSE,
                 lease.key(),
             );
             match once.write(&lease, &settlement, &mut patience, &mut unsettled).await {

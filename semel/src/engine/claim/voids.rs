@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::patience::{CALL_LIMIT, call};
+use crate::engine::patience::{CALL_LIMIT, IN_BACKGROUND, call};
 use crate::protocol::answer::Void;
 use crate::store::Store;
 use crate::words::error::StoreError;
@@ -33,7 +33,6 @@ const MAX_VOIDS: usize = 10_000;
 const MAX_AT_A_TIME: usize = 64;
 /// The longest pause between two checks of the list, and between two voids of one token.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The time after which a void that was applied is sent once more. A copy of the claim that arrived in time
 /// can be in its commit when the first void reads the record, and the first void then finds the
 /// previous state; a store that does not commit within this time ends the connection.
@@ -131,7 +130,7 @@ impl Voids {
         }
         let number = state.next_number();
         state.worker = Some((number, Instant::now()));
-        Some(Worker { voids: Arc::clone(self), number, at_a_time: 1, pause: FIRST_PAUSE })
+        Some(Worker { voids: Arc::clone(self), number, at_a_time: 1, failures: 0 })
     }
 
     /// Removes the claims whose voids are confirmed, and schedules the other voids again.
@@ -170,7 +169,8 @@ pub(in crate::engine) struct Worker {
     /// The number of concurrent voids: one while the store does not answer, and doubled with each
     /// answer.
     at_a_time: usize,
-    pause: Duration,
+    /// The number of times in a row that the store did not answer.
+    failures: u32,
 }
 
 impl Worker {
@@ -222,10 +222,10 @@ impl Worker {
         let is_down = answers.iter().all(|answer| answer.as_ref().is_err_and(StoreError::is_transient));
         self.voids.answered(claims.into_iter().zip(answers));
         if is_down {
-            sleep(self.pause).await;
-            (self.at_a_time, self.pause) = (1, (self.pause * 2).min(LONGEST_PAUSE));
+            sleep(IN_BACKGROUND.pause(self.failures)).await;
+            (self.at_a_time, self.failures) = (1, self.failures.saturating_add(1));
         } else {
-            (self.at_a_time, self.pause) = ((self.at_a_time * 2).min(MAX_AT_A_TIME), FIRST_PAUSE);
+            (self.at_a_time, self.failures) = ((self.at_a_time * 2).min(MAX_AT_A_TIME), 0);
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use crate::engine::patience::call;
+use crate::runtime::backoff::Backoff;
 use crate::store::{Found, Store};
 use crate::words::error::StoreError;
 use crate::words::key::Key;
@@ -26,8 +27,8 @@ use crate::words::time::Timestamp;
 
 /// The pause between two polls of the store.
 const POLL_EVERY: Duration = Duration::from_millis(25);
-/// The longest pause between two scouts for a key that stays locked.
-const LONGEST_SCOUT_PAUSE: Duration = Duration::from_millis(400);
+/// The pauses between the scouts for a key that stays locked.
+const SCOUTING: Backoff = Backoff::new(POLL_EVERY, Duration::from_millis(400));
 /// The largest number of keys in one query.
 const POLL_KEYS: usize = 500;
 /// The largest number of waiters for one key.
@@ -52,9 +53,9 @@ struct WaitedKey {
     waiters: usize,
     /// Wakes the waiters.
     ended: Arc<Notify>,
-    /// The moment from which the next scout may be sent, and the pause before it. Set while the
-    /// lease is over.
-    next_scout: Option<(Instant, Duration)>,
+    /// The moment from which the next scout may be sent, and the number of earlier ones. Set while
+    /// the lease is over.
+    next_scout: Option<(Instant, u32)>,
 }
 
 impl Waiters {
@@ -92,8 +93,8 @@ impl Waiters {
         if last.is_some_and(|(next, _)| now < next) {
             return;
         }
-        let pause = last.map_or(POLL_EVERY, |(_, pause)| (pause * 2).min(LONGEST_SCOUT_PAUSE));
-        waited.next_scout = Some((now + pause, pause));
+        let earlier = last.map_or(0, |(_, earlier)| earlier);
+        waited.next_scout = Some((now + SCOUTING.pause(earlier), earlier.saturating_add(1)));
         let ended = Arc::clone(&waited.ended);
         drop(state);
         ended.notify_one();

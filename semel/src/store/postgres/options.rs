@@ -49,8 +49,8 @@ impl PostgresOptions {
     /// The number of connections that share a load, unless set. Two is the best value in
     /// measurements: one batch is prepared while the other waits for the disk.
     pub const DEFAULT_CONNECTIONS: usize = 2;
-    /// The largest number of additional connections, unless set. They make a few callers faster, and
-    /// a load of many callers slower once they are open.
+    /// The largest number of additional connections, unless set. They make the few callers of one
+    /// process faster, and many processes that share a Postgres slower.
     pub const DEFAULT_ADDITIONAL_CONNECTIONS: usize = 0;
     /// The largest number of connections that commit batches. More connections make the batches
     /// smaller, not the store faster.
@@ -181,10 +181,11 @@ impl PostgresOptions {
         Self { connections, ..self }
     }
 
-    /// Sets the largest number of additional connections, none unless set: 0 to [`Self::MAX_CONNECTIONS`]. They are
-    /// opened while there are so few callers that each operation goes alone, or while answers take
-    /// long because of the network or the disk; they are closed after ten seconds without work. One
-    /// that the server refuses is of no consequence.
+    /// Sets the largest number of additional connections, none unless set: 0 to
+    /// [`Self::MAX_CONNECTIONS`]. They are opened while there are so few callers that each operation
+    /// goes alone, or while answers take long because of the network or the disk; they are closed
+    /// after ten seconds without work. One that the server refuses is of no consequence. They cost a
+    /// Postgres that many processes share more than they bring.
     #[must_use]
     pub fn with_additional_connections(self, connections: usize) -> Self {
         Self { additional_connections: connections, ..self }

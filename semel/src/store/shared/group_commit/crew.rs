@@ -13,7 +13,11 @@
 //! | --- | --- |
 //! | up to [`FEW`] | as many as there are operations, each with one |
 //! | more, answers take long | all |
+//! | more, all that share a load hang | all |
 //! | more | another one for each [`ENOUGH`] that wait, up to those that share a load |
+//!
+//! An additional worker is never woken under a load, even if it has a connection and nothing to do:
+//! it would take what the other workers were about to take, and the batches would be smaller.
 
 use std::time::Duration;
 
@@ -32,16 +36,52 @@ const SMALL: usize = 64 << 10;
 /// The time over which the fastest answer counts.
 const WINDOW: Duration = Duration::from_secs(1);
 
-pub(super) struct Crew {
-    /// The number of workers whose tasks run.
-    pub(super) alive: usize,
-    /// The number of workers that share a load.
-    pub(super) sharing: usize,
-    /// The number of workers that may take operations: those that share a load, and the additional
-    /// ones that have a connection.
+/// The kind of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It has a connection from the start, and shares a load with the others of its kind.
+    Sharing,
+    /// It has a connection on demand.
+    Additional,
+}
+
+/// The next worker for waiting operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// One of this kind that is ready and has nothing to do.
+    Idle(Role),
+    /// An additional one that has no connection yet.
+    Unconnected,
+}
+
+/// The workers of one kind.
+#[derive(Default)]
+struct Workers {
+    /// The number of those whose tasks run.
+    alive: usize,
+    /// The number of those that may take operations: they have a connection, or share a load.
     ready: usize,
-    /// The number of workers between taking operations and having settled them.
+    /// The number of those between taking operations and having settled them.
     serving: usize,
+    /// The number of those that have been serving for so long that others should not wait for them.
+    hanging: usize,
+}
+
+impl Workers {
+    fn has_idle(&self) -> bool {
+        self.serving < self.ready
+    }
+
+    fn all_hang(&self) -> bool {
+        self.hanging >= self.alive
+    }
+}
+
+pub(super) struct Crew {
+    /// The number of workers that share a load, unless some have ended.
+    pub(super) size: usize,
+    sharing: Workers,
+    additional: Workers,
     /// The number of workers at work, without those that have taken so long that others should not
     /// wait for them.
     at_work: usize,
@@ -59,10 +99,9 @@ impl Crew {
     /// A crew of so many workers, of which some share a load, and the rest is additional.
     pub(super) fn new(sharing: usize, additional: usize) -> Self {
         Self {
-            alive: sharing + additional,
-            sharing,
-            ready: sharing,
-            serving: 0,
+            size: sharing,
+            sharing: Workers { alive: sharing, ready: sharing, ..Workers::default() },
+            additional: Workers { alive: additional, ..Workers::default() },
             at_work: 0,
             in_flight: 0,
             recovering: 0,
@@ -77,12 +116,37 @@ impl Crew {
         if self.at_work == 0 {
             return true;
         }
-        self.are_few(waiting) || self.is_slow() || self.at_work < self.sharing && waiting >= ENOUGH
+        self.are_few(waiting) || self.is_slow() || self.at_work < self.size && waiting >= ENOUGH
     }
 
-    /// Returns `true` if a worker that is ready has nothing to do.
-    pub(super) fn has_idle(&self) -> bool {
-        self.serving < self.ready
+    /// Returns `true` if a worker of this kind may take part.
+    pub(super) fn may_take(&self, role: Role, waiting: usize) -> bool {
+        role == Role::Sharing || self.are_few(waiting) || self.is_slow() || self.sharing.all_hang()
+    }
+
+    /// The worker that should take the waiting operations, if one is not about to take them anyway.
+    pub(super) fn next(&self, waiting: usize) -> Option<Next> {
+        if self.sharing.has_idle() {
+            Some(Next::Idle(Role::Sharing))
+        } else if !self.may_take(Role::Additional, waiting) {
+            None
+        } else if self.additional.has_idle() {
+            Some(Next::Idle(Role::Additional))
+        } else {
+            Some(Next::Unconnected)
+        }
+    }
+
+    /// Returns `true` if there are workers whose tasks run.
+    pub(super) fn is_alive(&self) -> bool {
+        self.sharing.alive + self.additional.alive > 0
+    }
+
+    fn workers(&mut self, role: Role) -> &mut Workers {
+        match role {
+            Role::Sharing => &mut self.sharing,
+            Role::Additional => &mut self.additional,
+        }
     }
 
     /// The number of operations that a worker should take.
@@ -93,7 +157,7 @@ impl Crew {
         // A load that is enough for all free workers is shared among them: while one batch is in
         // flight, another is being answered.
         let away = self.at_work + self.recovering + usize::from(busy_with_suspect);
-        let free = self.sharing.saturating_sub(away).max(1);
+        let free = self.size.saturating_sub(away).max(1);
         if waiting >= ENOUGH * free { waiting.div_ceil(free) } else { waiting }
     }
 
@@ -110,7 +174,7 @@ impl Crew {
     /// Returns `true` if there are additional workers that may take part. While answers are large,
     /// they may not: as many large answers would be in memory as there are connections.
     fn has_additional(&self) -> bool {
-        self.alive > self.sharing && self.heavy_until.is_none_or(|end| end <= Instant::now())
+        self.additional.alive > 0 && self.heavy_until.is_none_or(|end| end <= Instant::now())
     }
 
     /// Records that an operation came.
@@ -119,16 +183,16 @@ impl Crew {
     }
 
     /// Records that a worker has taken operations.
-    pub(super) fn begin(&mut self, operations: usize) {
-        self.serving += 1;
+    pub(super) fn begin(&mut self, role: Role, operations: usize) {
+        self.workers(role).serving += 1;
         self.at_work += 1;
         self.in_flight += operations;
     }
 
     /// Records that a worker has taken an operation about a suspect, which no other worker waits
     /// for.
-    pub(super) fn begin_suspect(&mut self) {
-        self.serving += 1;
+    pub(super) fn begin_suspect(&mut self, role: Role) {
+        self.workers(role).serving += 1;
     }
 
     /// Records that a worker has answered its operations, or takes so long that others should not
@@ -138,9 +202,16 @@ impl Crew {
         self.in_flight -= operations;
     }
 
+    /// Records that a worker takes so long that others should not wait for it.
+    pub(super) fn hang(&mut self, role: Role) {
+        self.workers(role).hanging += 1;
+    }
+
     /// Records that a worker has settled its operations.
-    pub(super) fn end(&mut self) {
-        self.serving -= 1;
+    pub(super) fn end(&mut self, role: Role, was_hanging: bool) {
+        let workers = self.workers(role);
+        workers.serving -= 1;
+        workers.hanging -= usize::from(was_hanging);
     }
 
     /// Returns `true` if no worker is at work.
@@ -150,22 +221,23 @@ impl Crew {
 
     /// Returns `true` if every worker that could take operations has lost a batch.
     pub(super) fn has_lost_all(&self) -> bool {
-        self.recovering == self.ready
+        self.recovering == self.sharing.ready + self.additional.ready
     }
 
     /// Records that an additional worker has got a connection, or has none any more.
     pub(super) fn ready(&mut self, is_ready: bool) {
         if is_ready {
-            self.ready += 1;
+            self.additional.ready += 1;
         } else {
-            self.ready -= 1;
+            self.additional.ready -= 1;
         }
     }
 
     /// Records that a worker has ended.
-    pub(super) fn leave(&mut self, was_ready: bool) {
-        self.alive -= 1;
-        self.ready -= usize::from(was_ready);
+    pub(super) fn leave(&mut self, role: Role, was_ready: bool) {
+        let workers = self.workers(role);
+        workers.alive -= 1;
+        workers.ready -= usize::from(was_ready);
     }
 
     /// Records the time that a batch took.
@@ -221,5 +293,69 @@ impl Fastest {
         }
         self.current = Some(self.current.map_or(time, |fastest| fastest.min(time)));
         self.known = Some(self.known.map_or(time, |fastest| fastest.min(time)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A crew of two that share a load, and six additional ones with a connection.
+    fn connected() -> Crew {
+        let mut crew = Crew::new(2, 6);
+        (0..6).for_each(|_| crew.ready(true));
+        crew
+    }
+
+    /// The same, with both of the two that share a load at work, and this many operations waiting.
+    fn under_load(waiting: usize) -> Crew {
+        let mut crew = connected();
+        crew.begin(Role::Sharing, 20);
+        crew.begin(Role::Sharing, 20);
+        crew.came(waiting);
+        crew
+    }
+
+    #[test]
+    fn under_a_load_an_additional_worker_takes_nothing_though_it_has_a_connection() {
+        let mut crew = under_load(100);
+        assert!(!crew.may_take(Role::Additional, 100));
+        assert_eq!(crew.next(100), None);
+        // Between two batches of a worker, too.
+        crew.step_back(20);
+        assert!(!crew.may_take(Role::Additional, 100));
+        assert_eq!(crew.next(100), None);
+        crew.end(Role::Sharing, false);
+        assert_eq!(crew.next(100), Some(Next::Idle(Role::Sharing)));
+    }
+
+    #[test]
+    fn an_additional_worker_takes_a_load_over_when_all_that_share_it_hang() {
+        let mut crew = under_load(100);
+        crew.hang(Role::Sharing);
+        assert_eq!(crew.next(100), None);
+        crew.hang(Role::Sharing);
+        assert_eq!(crew.next(100), Some(Next::Idle(Role::Additional)));
+        crew.end(Role::Sharing, true);
+        assert_eq!(crew.next(100), Some(Next::Idle(Role::Sharing)));
+        assert!(!crew.may_take(Role::Additional, 100));
+    }
+
+    #[test]
+    fn a_few_operations_go_to_idle_workers_first_and_then_to_new_connections() {
+        let mut crew = Crew::new(2, 2);
+        crew.ready(true);
+        crew.came(1);
+        let next = [
+            Next::Idle(Role::Sharing),
+            Next::Idle(Role::Sharing),
+            Next::Idle(Role::Additional),
+            Next::Unconnected,
+        ];
+        for (next, role) in next.into_iter().zip([Role::Sharing, Role::Sharing, Role::Additional]) {
+            assert_eq!(crew.next(1), Some(next));
+            crew.begin(role, 1);
+        }
+        assert_eq!(crew.next(1), Some(Next::Unconnected));
     }
 }

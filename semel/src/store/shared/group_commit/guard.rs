@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::Committer;
+use super::crew::Role;
 use super::queue::Queue;
 
 /// The time after which a worker no longer counts as at work: other workers then take the waiting
@@ -20,6 +21,7 @@ const SWEEP: Duration = Duration::from_millis(250);
 
 pub(super) struct WorkerGuard<C: Committer> {
     queue: Arc<Queue<C>>,
+    role: Role,
     /// The subjects of the operations in flight.
     subjects: Vec<C::Subject>,
     /// Set while the worker counts as at work, which keeps other workers from taking part for
@@ -29,15 +31,26 @@ pub(super) struct WorkerGuard<C: Committer> {
     recovering: bool,
     /// Set from taking operations until they are settled.
     serving: bool,
+    /// Set while it has been serving for long.
+    hanging: bool,
     /// Set while the worker may take operations.
     is_ready: bool,
 }
 
 impl<C: Committer> WorkerGuard<C> {
     /// The guard of a worker. One that shares a load is ready from the start, and stays so.
-    pub(super) fn new(queue: Arc<Queue<C>>, is_ready: bool) -> Self {
-        let (at_work, is_suspect, recovering, serving) = (false, false, false, false);
-        Self { queue, subjects: Vec::new(), at_work, is_suspect, recovering, serving, is_ready }
+    pub(super) fn new(queue: Arc<Queue<C>>, role: Role) -> Self {
+        Self {
+            queue,
+            role,
+            subjects: Vec::new(),
+            at_work: false,
+            is_suspect: false,
+            recovering: false,
+            serving: false,
+            hanging: false,
+            is_ready: role == Role::Sharing,
+        }
     }
 
     /// Marks an additional worker as one that may take operations, or not.
@@ -66,6 +79,12 @@ impl<C: Committer> WorkerGuard<C> {
         }
     }
 
+    fn hang(&mut self) {
+        if !std::mem::replace(&mut self.hanging, true) {
+            self.queue.hang(self.role);
+        }
+    }
+
     /// Waits for work of any length; after a while it lets other workers take part, and withdraws
     /// operations that have waited too long.
     pub(super) async fn watch<T>(&mut self, timer: &mut Pin<Box<Sleep>>, work: impl Future<Output = T>) -> T {
@@ -75,6 +94,7 @@ impl<C: Committer> WorkerGuard<C> {
             let done = work.as_mut().poll(context);
             while done.is_pending() && timer.as_mut().poll(context).is_ready() {
                 self.step_back();
+                self.hang();
                 self.queue.withdraw();
                 timer.as_mut().reset(Instant::now() + SWEEP);
             }
@@ -101,7 +121,7 @@ impl<C: Committer> WorkerGuard<C> {
         }
         let subjects = std::mem::take(&mut self.subjects);
         if std::mem::take(&mut self.serving) {
-            self.queue.release(&subjects);
+            self.queue.release(self.role, std::mem::take(&mut self.hanging), &subjects);
         }
     }
 }
@@ -112,6 +132,6 @@ impl<C: Committer> Drop for WorkerGuard<C> {
         // The results are unknown, so the subjects are not released.
         let subjects = std::mem::take(&mut self.subjects);
         self.end();
-        self.queue.leave(&subjects, self.is_ready);
+        self.queue.leave(self.role, &subjects, self.is_ready);
     }
 }

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
-use super::crew::Crew;
+use super::crew::{Crew, Role};
 use super::job::Job;
 use super::suspects::Suspects;
 use super::{Committer, Lane, answer_room};
@@ -86,7 +86,7 @@ impl<C: Committer> Lanes<C> {
 
     /// Returns an error if no committer can serve this subject.
     fn can_be_served(&self, subject: &C::Subject) -> Result<(), StoreError> {
-        if self.crew.alive == 0 {
+        if !self.crew.is_alive() {
             return Err(StoreError::refused(
                 "the store has no worker any more: the runtime in which it was made has ended, or it panicked",
             ));
@@ -105,14 +105,15 @@ impl<C: Committer> Lanes<C> {
     }
 
     /// As many operations as fit into one batch, none of them about a busy subject.
-    pub(super) fn take(&mut self) -> Vec<Job<C>> {
-        if !self.is_worth_another() && !self.closed {
+    pub(super) fn take(&mut self, role: Role) -> Vec<Job<C>> {
+        let takes = self.is_worth_another() && self.crew.may_take(role, self.waiting());
+        if !takes && !self.closed {
             return Vec::new();
         }
         let limit = self.crew.share(self.waiting(), self.suspects.is_at_work()).min(MAX_BATCH);
         let mut jobs = Vec::with_capacity(limit);
         let mut bytes = 0;
-        let mut answers = Answers::none(answer_room(self.crew.sharing));
+        let mut answers = Answers::none(answer_room(self.crew.size));
         let (mut owners, mut claims) = (VecDeque::new(), VecDeque::new());
         for (lane, left) in [(&mut self.owners, &mut owners), (&mut self.claims, &mut claims)] {
             while jobs.len() < limit {
@@ -194,15 +195,20 @@ impl<C: Committer> Lanes<C> {
 
     /// Records that a worker ended while it worked on these subjects. Returns the operations that
     /// can no longer be answered, with the reason.
-    pub(super) fn leave(&mut self, subjects: &[C::Subject], was_ready: bool) -> Vec<(Job<C>, StoreError)> {
-        self.crew.leave(was_ready);
+    pub(super) fn leave(
+        &mut self,
+        role: Role,
+        subjects: &[C::Subject],
+        was_ready: bool,
+    ) -> Vec<(Job<C>, StoreError)> {
+        self.crew.leave(role, was_ready);
         for subject in subjects {
             self.busy.remove(subject);
             self.orphans.insert(*subject);
         }
-        let stranded = match self.crew.alive {
-            0 => self.drain(|_| true),
-            _ => self.drain(|job| subjects.contains(&job.subject())),
+        let stranded = match self.crew.is_alive() {
+            false => self.drain(|_| true),
+            true => self.drain(|job| subjects.contains(&job.subject())),
         };
         let why = |job: Job<C>| self.can_be_served(&job.subject()).err().map(|why| (job, why));
         stranded.into_iter().filter_map(why).collect()

@@ -53,7 +53,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::words::error::StoreError;
-use crew::Crew;
+use crew::{Crew, Role};
 use guard::WorkerGuard;
 use job::Job;
 use queue::Queue;
@@ -174,11 +174,11 @@ impl<C: Committer> Batcher<C> {
         let queue = Arc::new(Queue::new(Crew::new(sharing.len(), additional.len())));
         let tasks = TaskTracker::new();
         for committer in sharing {
-            let guard = WorkerGuard::new(Arc::clone(&queue), true);
+            let guard = WorkerGuard::new(Arc::clone(&queue), Role::Sharing);
             tasks.spawn(Worker::new(Arc::clone(&queue), committer).run(guard));
         }
         for committer in additional {
-            let guard = WorkerGuard::new(Arc::clone(&queue), false);
+            let guard = WorkerGuard::new(Arc::clone(&queue), Role::Additional);
             tasks.spawn(Worker::new(Arc::clone(&queue), committer).run_on_demand(guard));
         }
         tasks.close();

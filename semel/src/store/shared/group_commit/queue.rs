@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::crew::{Crew, ENOUGH};
+use super::crew::{Crew, ENOUGH, Next, Role};
 use super::job::Job;
 use super::lanes::Lanes;
 use super::untaken::Untaken;
@@ -23,8 +23,10 @@ pub(super) const ROOM_WAIT: Duration = Duration::from_secs(2);
 pub(super) struct Queue<C: Committer> {
     pub(super) untaken: Arc<Untaken>,
     lanes: Mutex<Lanes<C>>,
-    /// Wakes a worker that is ready, for operations that it should take.
+    /// Wakes a worker that shares a load, for operations that it should take.
     filled: Notify,
+    /// Wakes an additional worker that has a connection, for operations that it should take.
+    overflowed: Notify,
     /// Wakes an additional worker without a connection, because it should get one.
     wanted: Notify,
     owner_room: Arc<Semaphore>,
@@ -45,6 +47,7 @@ impl<C: Committer> Queue<C> {
             untaken: Arc::default(),
             lanes: Mutex::new(Lanes::new(crew)),
             filled: Notify::new(),
+            overflowed: Notify::new(),
             wanted: Notify::new(),
             owner_room: Arc::new(Semaphore::new(LANE_ROOM)),
             claim_room: Arc::new(Semaphore::new(LANE_ROOM)),
@@ -86,13 +89,27 @@ impl<C: Committer> Queue<C> {
     /// connection and its memory are the warmest, and so the others can rest for longer. A wake
     /// takes long enough for other callers to find the lock taken, and to sleep.
     fn wake(&self, lanes: MutexGuard<'_, Lanes<C>>) {
-        let has_idle = lanes.crew.has_idle();
+        let next = lanes.crew.next(lanes.waiting());
         drop(lanes);
-        if has_idle {
-            self.filled.notify_last();
-        } else {
-            self.wanted.notify_one();
+        match next {
+            Some(Next::Idle(role)) => self.filled(role).notify_last(),
+            Some(Next::Unconnected) => self.wanted.notify_one(),
+            None => {}
         }
+    }
+
+    fn filled(&self, role: Role) -> &Notify {
+        match role {
+            Role::Sharing => &self.filled,
+            Role::Additional => &self.overflowed,
+        }
+    }
+
+    /// Wakes all workers, because they may have something else to do now than to wait.
+    fn wake_all(&self) {
+        self.filled.notify_waiters();
+        self.overflowed.notify_waiters();
+        self.wanted.notify_waiters();
     }
 
     /// Puts back operations that were excluded from a batch because of their answers. Any committer
@@ -112,15 +129,14 @@ impl<C: Committer> Queue<C> {
 
     pub(super) fn close(&self) {
         self.lanes.lock().closed = true;
-        self.filled.notify_waiters();
-        self.wanted.notify_waiters();
+        self.wake_all();
     }
 
     /// The next batch, owners first; `None` when the queue is closed and empty. A suspect goes
     /// first if its time has come.
-    pub(super) async fn next(&self) -> Option<Taken<C>> {
+    pub(super) async fn next(&self, role: Role) -> Option<Taken<C>> {
         loop {
-            let filled = self.filled.notified();
+            let filled = self.filled(role).notified();
             let due = {
                 let mut lanes = self.lanes.lock();
                 let now = Instant::now();
@@ -129,12 +145,12 @@ impl<C: Committer> Queue<C> {
                 if due.is_some_and(|due| due <= now || lanes.closed)
                     && let Some(job) = lanes.take_suspect(now)
                 {
-                    lanes.crew.begin_suspect();
+                    lanes.crew.begin_suspect(role);
                     return Some(Taken { jobs: vec![job], is_suspect: true });
                 }
-                let jobs = lanes.take();
+                let jobs = lanes.take(role);
                 if !jobs.is_empty() {
-                    lanes.crew.begin(jobs.len());
+                    lanes.crew.begin(role, jobs.len());
                     if lanes.waiting() > 0 && lanes.is_worth_another() {
                         self.wake(lanes);
                     }
@@ -164,7 +180,9 @@ impl<C: Committer> Queue<C> {
                 if lanes.closed {
                     return false;
                 }
-                if lanes.waiting() > 0 && lanes.is_worth_another() && !lanes.crew.has_idle() {
+                let waiting = lanes.waiting();
+                let next = lanes.crew.next(waiting);
+                if waiting > 0 && lanes.is_worth_another() && next == Some(Next::Unconnected) {
                     return true;
                 }
             }
@@ -185,10 +203,11 @@ impl<C: Committer> Queue<C> {
 
     /// Records that an additional worker has got a connection, or has none any more.
     pub(super) fn ready(&self, is_ready: bool) {
-        self.lanes.lock().crew.ready(is_ready);
-        if !is_ready {
+        let mut lanes = self.lanes.lock();
+        lanes.crew.ready(is_ready);
+        if !is_ready && lanes.waiting() > 0 && lanes.is_worth_another() {
             // It may have been woken for operations that it cannot take.
-            self.filled.notify_last();
+            self.wake(lanes);
         }
     }
 
@@ -226,6 +245,15 @@ impl<C: Committer> Queue<C> {
         }
     }
 
+    /// Records that a worker takes so long that others should not wait for it.
+    pub(super) fn hang(&self, role: Role) {
+        let mut lanes = self.lanes.lock();
+        lanes.crew.hang(role);
+        if lanes.waiting() > 0 && lanes.is_worth_another() {
+            self.wake(lanes);
+        }
+    }
+
     /// Records that a committer has lost its batch, or has recovered.
     pub(super) fn recovering(&self, begins: bool) {
         let mut lanes = self.lanes.lock();
@@ -237,15 +265,15 @@ impl<C: Committer> Queue<C> {
     }
 
     /// Records that a batch is finished: operations about its subjects can be sent again.
-    pub(super) fn release(&self, subjects: &[C::Subject]) {
+    pub(super) fn release(&self, role: Role, was_hanging: bool, subjects: &[C::Subject]) {
         let mut lanes = self.lanes.lock();
-        lanes.crew.end();
+        lanes.crew.end(role, was_hanging);
         for subject in subjects {
             lanes.busy.remove(subject);
         }
         if lanes.closed {
             // Other committers may wait for exactly these subjects.
-            self.filled.notify_waiters();
+            self.wake_all();
         }
     }
 
@@ -271,11 +299,10 @@ impl<C: Committer> Queue<C> {
 
     /// Records that a worker ended, with these subjects in flight, and answers the callers that
     /// wait for it.
-    pub(super) fn leave(&self, subjects: &[C::Subject], was_ready: bool) {
-        let stranded = self.lanes.lock().leave(subjects, was_ready);
+    pub(super) fn leave(&self, role: Role, subjects: &[C::Subject], was_ready: bool) {
+        let stranded = self.lanes.lock().leave(role, subjects, was_ready);
         stranded.into_iter().for_each(|(job, why)| job.fail(why));
         // The remaining workers have more to do now.
-        self.filled.notify_waiters();
-        self.wanted.notify_waiters();
+        self.wake_all();
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout, timeout_at};
 
+use super::crew::Role;
 use super::failure::{Blame, Failure, Halving};
 use super::guard::{LONG, WorkerGuard};
 use super::job::Job;
@@ -57,7 +58,7 @@ impl<C: Committer> Worker<C> {
         // The timer is reset for each batch, which is cheaper than creating one.
         let mut timer = Box::pin(sleep(LONG));
         let queue = Arc::clone(&self.queue);
-        while let Some(taken) = queue.next().await {
+        while let Some(taken) = queue.next(Role::Sharing).await {
             self.settle(taken, &mut guard, &mut timer).await;
         }
     }
@@ -80,7 +81,7 @@ impl<C: Committer> Worker<C> {
             }
             guard.ready(true);
             loop {
-                let taken = match timeout(IDLE, queue.next()).await {
+                let taken = match timeout(IDLE, queue.next(Role::Additional)).await {
                     Ok(Some(taken)) => taken,
                     Ok(None) => return,
                     Err(_) => break,
