@@ -1,14 +1,14 @@
 //! Postgres in another zone: every message takes some milliseconds on its way.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_postgres::NoTls;
+use tokio_postgres::config::Host;
 
 use super::Args;
 use super::best::Best;
@@ -81,23 +81,39 @@ pub(super) async fn far(args: &Args, server: &Server, report: &mut Report) -> Re
 async fn delayed(url: &str) -> Result<String> {
     let config: tokio_postgres::Config = url.parse()?;
     let port = config.get_ports().first().copied().unwrap_or(5432);
+    let host = config.get_hosts().first().cloned().context("the URL names no host")?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let proxy = listener.local_addr()?.port();
-    let server = SocketAddr::from(([127, 0, 0, 1], port));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            if let Ok(server) = TcpStream::connect(server).await {
-                let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                let (from_client, to_client) = client.into_split();
-                let (from_server, to_server) = server.into_split();
-                tokio::spawn(carry(from_client, to_server));
-                tokio::spawn(carry(from_server, to_client));
+            let _ = client.set_nodelay(true);
+            match &host {
+                Host::Tcp(name) => {
+                    if let Ok(server) = TcpStream::connect((name.as_str(), port)).await {
+                        let _ = server.set_nodelay(true);
+                        join(client, server);
+                    }
+                }
+                Host::Unix(folder) => {
+                    let socket = folder.join(format!(".s.PGSQL.{port}"));
+                    if let Ok(server) = UnixStream::connect(socket).await {
+                        join(client, server);
+                    }
+                }
             }
         }
     });
     let user = config.get_user().unwrap_or("postgres");
     let name = config.get_dbname().unwrap_or(user);
     Ok(format!("postgres://{user}@127.0.0.1:{proxy}/{name}"))
+}
+
+/// Carries bytes in both directions.
+fn join(client: TcpStream, server: impl AsyncRead + AsyncWrite + Send + 'static) {
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = split(server);
+    tokio::spawn(carry(from_client, to_server));
+    tokio::spawn(carry(from_server, to_client));
 }
 
 /// Carries bytes in one direction, each for as long as the way takes.
