@@ -24,6 +24,8 @@ const LEASE: &str = "30000000";
 const RETENTION: &str = "86400000000";
 const GRACE: &str = "60000000";
 const FAR_AHEAD: &str = "9000000000000000";
+/// The policy of the other sides, which do not choose one.
+const HOLD: &str = "H";
 /// The token of all records of this side: any sixteen bytes.
 const TOKEN: &str = "0123456789abcdef";
 
@@ -84,30 +86,14 @@ impl<'a> Reference<'a> {
             }
             let _: () = pipeline.query_async(&mut self.connection.clone()).await?;
         }
-        let write = [
-            "EVALSHA",
-            &self.write,
-            "1",
-            "bench:runs:__rand_int__",
-            TOKEN,
-            "",
-            GRACE,
-            "complete",
-            &self.outcome,
-        ];
-        let completes = self.rate(in_flight, running, &write.map(str::to_owned))?;
+        let completes = self.rate(in_flight, running, &self.complete("bench:runs:__rand_int__"))?;
         Ok((claims.recip() + completes.recip()).recip())
     }
 
     /// Claims of a key that is done, per second.
     pub(super) async fn replay(&self, in_flight: usize) -> Result<f64> {
         let name = "bench:done:1";
-        for command in [
-            self.claim(name),
-            ["EVALSHA", &self.write, "1", name, TOKEN, "", GRACE, "complete", &self.outcome]
-                .map(str::to_owned)
-                .to_vec(),
-        ] {
+        for command in [self.claim(name), self.complete(name)] {
             let mut sent = redis::cmd("EVALSHA");
             sent.arg(&command[1..]);
             let _: redis::Value = sent.query_async(&mut self.connection.clone()).await?;
@@ -116,7 +102,16 @@ impl<'a> Reference<'a> {
     }
 
     fn claim(&self, name: &str) -> Vec<String> {
-        ["EVALSHA", &self.open, "1", name, FAR_AHEAD, LEASE, RETENTION, GRACE, TOKEN, &self.asked]
+        let (again, limit) = ("", "");
+        let (before, after) =
+            ([FAR_AHEAD, LEASE, RETENTION, GRACE, TOKEN, &self.asked], [again, HOLD, limit]);
+        ["EVALSHA", &self.open, "1", name].into_iter().chain(before).chain(after).map(str::to_owned).collect()
+    }
+
+    /// The completion of a key.
+    fn complete(&self, name: &str) -> Vec<String> {
+        let (fence, again, limit) = ("", "", "");
+        ["EVALSHA", &self.write, "1", name, TOKEN, fence, GRACE, "complete", &self.outcome, again, limit]
             .map(str::to_owned)
             .to_vec()
     }
