@@ -14,6 +14,7 @@ use crate::commands::stats::StatsArgs;
 use crate::commands::undo::UndoArgs;
 use crate::config::Settings;
 use crate::exit;
+use crate::probe::ProbeArgs;
 
 /// Makes operations safe to retry.
 ///
@@ -140,6 +141,20 @@ pub(crate) enum Command {
     ///
     /// Example: semel health --gateway http://127.0.0.1:9180
     Health(HealthArgs),
+
+    /// Tells what any server that promises safe retries does with them
+    ///
+    /// Sends pairs of requests, races, other bodies and requests whose client leaves, and judges by
+    /// the answers. The requests run: probe a test system. Each check is right, wrong (a double
+    /// effect, a stuck key or another client's answer), weak, or unknown where the answers do not
+    /// tell. The exit code is 1 if a check is wrong.
+    ///
+    /// Example: semel probe http://127.0.0.1:3000/payments --body '{"amount":1}' --other-body
+    /// '{"amount":2}'
+    ///
+    /// Example: semel probe https://test.example/orders --header 'Authorization: Bearer TOKEN'
+    /// --dialect stripe --page probe.html
+    Probe(Box<ProbeArgs>),
 
     /// Prints completions for a shell
     ///

@@ -6,6 +6,7 @@
 //! - `gateway/`: the reverse proxy.
 //! - `admin/`, `readiness`: the listener for operators, and the check behind `/readyz`.
 //! - `demo/`: `semel demo`.
+//! - `probe/`: `semel probe`, for any server that promises safe retries.
 //! - `commands/`: the operator's commands.
 //! - `output/`: tables and JSON lines for their results.
 //! - `exit`, `log`: the exit codes, and the output of log lines.
@@ -18,6 +19,7 @@ mod gateway;
 mod admin;
 mod readiness;
 mod demo;
+mod probe;
 mod commands;
 mod output;
 mod exit;
@@ -68,6 +70,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Prune(args) => prune::run(args).await?,
         Command::Stats(args) => stats::run(args).await?,
         Command::Health(args) => return health::run(args).await,
+        Command::Probe(args) => return probe::run(*args).await,
         Command::Completions(args) => completions::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -46,6 +46,8 @@ use told::{tell_bounds, tell_scopes};
 /// The time limit for closing the store at the end.
 const CLOSE: Duration = Duration::from_secs(5);
 
+pub(crate) use accept::tls::client as trusting;
+
 /// Serves until a signal asks to stop.
 ///
 /// # Errors

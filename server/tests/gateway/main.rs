@@ -38,3 +38,4 @@ mod starts;
 mod stores;
 mod transactions;
 mod services;
+mod probing;

@@ -30,7 +30,7 @@ pub(in crate::gateway) fn server(files: &Tls) -> Result<TlsAcceptor> {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(in crate::gateway) fn client(ca: Option<&Path>) -> Result<ClientConfig> {
+pub(crate) fn client(ca: Option<&Path>) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     // A system without certificates is no error while no upstream needs them.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
