@@ -181,20 +181,20 @@ impl Service {
         };
         let body = body.to_bytes();
         match self.key(&parts.headers) {
-            Err(refusal) => refusal,
+            Err(reason) => plain(StatusCode::BAD_REQUEST, reason.to_owned()),
             Ok(None) => answer(&self.pay().await, false),
             Ok(Some(_)) if self.has(Mistake::Ignores) => answer(&self.pay().await, false),
             Ok(Some(key)) => self.once(key, body).await,
         }
     }
 
-    /// The key with its caller.
-    fn key(&self, headers: &HeaderMap) -> Result<Option<String>, Response<Full<Bytes>>> {
+    /// The key with its caller, or the reason why there is none.
+    fn key(&self, headers: &HeaderMap) -> Result<Option<String>, &'static str> {
         let keys: Vec<&str> =
             headers.get_all("idempotency-key").iter().filter_map(|key| key.to_str().ok()).collect();
         let Some(first) = keys.first() else { return Ok(None) };
         if keys.len() > 1 && !self.has(Mistake::TakesFirstOfTwo) {
-            return Err(plain(StatusCode::BAD_REQUEST, "there are several keys".to_owned()));
+            return Err("there are several keys");
         }
         let mut key = match self.has(Mistake::KeepsQuotes) {
             true => (*first).to_owned(),
