@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use semel::store::{Ask, Claim, Void};
 use semel::{Lease, RedisStore, Store, StoreError};
-use testkit::claims::{ask, ask_at, done, granted, is_replayed, lease, outcome};
+use testkit::claims::{ask_at, done, granted, is_replayed, lease, outcome};
 use testkit::servers::RedisServers;
 use testkit::stores::redis::{Place, connection, say, settled};
 use testkit::until::until;
@@ -32,6 +32,12 @@ impl Pair {
     }
 }
 
+/// A claim at the time of the store, after several tries if necessary: the time, too, waits for the
+/// replica.
+async fn asked(store: &RedisStore, name: &str) -> Ask {
+    ask_at(settled(async || store.now().await).await, name)
+}
+
 /// A grant, after several tries if necessary: on a slow machine the replica may need more time than
 /// the store gives it.
 async fn granted_at_last(store: &RedisStore, asked: &Ask) -> Lease {
@@ -47,8 +53,8 @@ fn is_unknown<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
 async fn a_claim_that_the_replica_lacks_is_unknown_to_every_caller() {
     let mut pair = Pair::start().await;
     let store = pair.careful().await;
-    let before = granted_at_last(&store, &ask(&store, "before").await).await;
-    let asked = ask(&store, "key").await;
+    let before = granted_at_last(&store, &asked(&store, "before").await).await;
+    let asked = asked(&store, "key").await;
     pair.servers.signal("STOP", "replica").unwrap();
     is_unknown(store.claim(&asked).await);
     // The record exists by now, so that this writes nothing; the point is that the replica lacks
@@ -76,8 +82,8 @@ async fn a_claim_that_the_replica_lacks_is_unknown_to_every_caller() {
 async fn an_outcome_that_the_replica_has_not_got_is_not_replayed() {
     let mut pair = Pair::start().await;
     let (store, other) = (pair.careful().await, pair.careful().await);
-    let lease = granted_at_last(&store, &ask(&store, "key").await).await;
-    let repeat = ask(&other, "key").await;
+    let lease = granted_at_last(&store, &asked(&store, "key").await).await;
+    let repeat = asked(&other, "key").await;
     pair.servers.signal("STOP", "replica").unwrap();
     is_unknown(store.complete(&lease, &outcome("key")).await);
     is_unknown(store.complete(&lease, &outcome("key")).await);
@@ -103,7 +109,7 @@ async fn offsets(master: &mut MultiplexedConnection) -> (u64, u64) {
 async fn a_repeat_is_itself_something_that_the_replica_has_to_get() {
     let pair = Pair::start().await;
     let store = pair.careful().await;
-    let asked = ask(&store, "running").await;
+    let asked = asked(&store, "running").await;
     let lease = granted_at_last(&store, &asked).await;
     let key = done(&pair.place.store().await, "done").await;
     let mut master = connection(&pair.place.url).await;
@@ -141,7 +147,7 @@ async fn a_repeat_is_itself_something_that_the_replica_has_to_get() {
 async fn nothing_is_said_while_there_is_no_replica_at_all() {
     let mut pair = Pair::start().await;
     let store = pair.careful().await;
-    let asked = ask(&store, "key").await;
+    let asked = asked(&store, "key").await;
     pair.servers.signal("KILL", "replica").unwrap();
     is_unknown(store.claim(&asked).await);
     is_unknown(store.claim(&asked).await);
