@@ -17,7 +17,7 @@ pub(super) enum Dialect {
     Iceberg,
 }
 
-/// What a dialect asks for.
+/// The statuses and headers that a dialect requires.
 pub(super) struct Rules {
     pub(super) name: &'static str,
     /// The status for another request with a used key.

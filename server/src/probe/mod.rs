@@ -6,7 +6,7 @@
 //! - `target`: sends a request, and reads its answer.
 //! - `dialect`: the answers that a dialect asks for.
 //! - `effects`: the number of times that the server has run a request.
-//! - `checks`: what is tried, and how it is judged.
+//! - `checks`: the requests of each check, and the verdict on the answers.
 //! - `report`: the results as a table, as JSON and as a page.
 
 mod target;

@@ -1,4 +1,4 @@
-//! What is tried, and how it is judged.
+//! The checks of a probe: the requests that each sends, and the verdict on the answers.
 //!
 //! - `repeats`: repeats, other requests and other callers.
 //! - `keys`: which keys are one key.
@@ -57,7 +57,7 @@ pub(super) struct Checked {
     /// The name, which does not change.
     pub(super) name: &'static str,
     pub(super) verdict: Verdict,
-    /// What the server did, in one sentence.
+    /// The behaviour of the server, in one sentence.
     pub(super) seen: String,
 }
 

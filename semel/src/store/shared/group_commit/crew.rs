@@ -307,7 +307,7 @@ mod tests {
         crew
     }
 
-    /// The same, with both of the two that share a load at work, and this many operations waiting.
+    /// A connected crew whose two sharing workers are both at work, while this many operations wait.
     fn under_load(waiting: usize) -> Crew {
         let mut crew = connected();
         crew.begin(Role::Sharing, 20);
